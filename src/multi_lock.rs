@@ -26,7 +26,7 @@ use crate::stores::multi::{Member, MultiStore};
 ///
 /// A multi-lock does not queue for its parts in the store. It acquires a part only if the part is free at that moment:
 ///
-/// | part | difference as a part |
+/// | part | difference from a single lock |
 /// |---|---|
 /// | [`lock`](crate::Client::lock), a [`Redlock`](crate::Redlock), a lock in a database, another `MultiLock` | none |
 /// | [`token_lock`](crate::Client::token_lock) | the multi-lock is not reentrant ([`Error::NotReentrant`]) |
@@ -66,8 +66,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. Two clients may reach one server under two
-    /// addresses. Then the first acquisition, and not this call, returns the error for two equal locks.
+    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. If two clients reach one server under two
+    /// addresses, only the first acquisition notices that two locks are the same, and returns this error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

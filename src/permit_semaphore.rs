@@ -57,9 +57,9 @@ counter_methods!(PermitSemaphore);
 impl PermitSemaphore {
     /// Returns the same semaphore with a fixed lease for permits that are acquired with a [`Permits`] handle.
     ///
-    /// Permits with a fixed lease are not renewed. They end after `lease` even if they were not released. `lease` is 10 ms
-    /// ..= 365 days; for other values an acquisition returns [`Error::InvalidLease`](crate::Error::InvalidLease). Defaults
-    /// to no fixed lease: the watchdog renews the permits.
+    /// Permits with a fixed lease are not renewed. They end after `lease` even if they were not released. A lease outside 10
+    /// ms ..= 365 days makes acquisitions return [`Error::InvalidLease`](crate::Error::InvalidLease). Defaults to no fixed
+    /// lease: the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
         // Only permits without a handle may have an endless lease. The acquisition refuses the lease `Duration::MAX`.
@@ -101,7 +101,7 @@ impl PermitSemaphore {
     }
 
     /// Acquires one permit without a handle, and waits at most `wait` until a permit is free. Returns `None` if the wait
-    /// ended without a permit. With a `wait` of zero the call makes one attempt.
+    /// ended without a permit. A `wait` of zero makes one attempt.
     ///
     /// # Errors
     ///
@@ -130,8 +130,8 @@ impl PermitSemaphore {
         Ok(Some(PermitId { visitor }))
     }
 
-    /// Releases a permit that any process acquired, and returns whether the permit was taken. Returns false if the permit
-    /// was released before, has ended, or belongs to another semaphore.
+    /// Releases a permit that any process acquired. Returns false if the permit was released before, has ended, or belongs
+    /// to another semaphore.
     ///
     /// If the permit belongs to a [`Permits`] handle, the handle loses it. The handle notices the loss at its next renewal
     /// or, if it has a fixed lease, at its release.

@@ -94,8 +94,7 @@ impl ReadWriteLock {
     /// Returns the same lock, but its readers do not queue behind waiting writers. Redisson's readers do not queue either. A
     /// writer waits until no thread reads.
     ///
-    /// Use this variant if a reader waits for another thread that wants to read, and then for all readers and writers of the
-    /// lock.
+    /// Use this variant for all readers and writers if a reader waits for another thread that wants to read.
     ///
     /// # Examples
     ///

@@ -25,8 +25,8 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// Locks on several independent Redis masters. A lock is held while a majority of the masters grants it.
 ///
 /// A lock on one server ends with that server. After a failover it may be granted twice, because replication is
-/// asynchronous. Redlock sends each attempt to `n` independent masters, and acquires the lock if at least `n/2 + 1` of them
-/// grant it in time. So the lock survives the failure of a minority. The algorithm is that of the [Redis
+/// asynchronous. Redlock sends each attempt to `n` independent masters. It acquires the lock if at least `n/2 + 1` masters
+/// grant the lock in time, so it survives the failure of a minority. The algorithm is that of the [Redis
 /// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its allowance for clock
 /// drift, delayed restarts and renewal at a majority.
 ///
@@ -40,8 +40,8 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// * no node's clock gains more than the drift, which is 1 % of the lease plus 2 ms, and
 /// * no program calls [`Lock::force_unlock`].
 ///
-/// The promise is broken if one node loses a granted key by eviction, `FLUSHALL` or `DEL`, because such a node keeps its
-/// vote, and two majorities may have only this node in common.
+/// A node that loses a granted key by eviction, `FLUSHALL` or `DEL` keeps its vote. One such node breaks the promise,
+/// because two majorities may have only this node in common.
 ///
 /// These nodes have no vote for one [`max_lease`](RedlockBuilder::max_lease), because they may have lost granted locks:
 ///
@@ -78,7 +78,7 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Creates a quorum with the default settings. Each client must be one of another server.
+    /// Creates a quorum with the default settings. Each client must belong to a different server.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Adds nodes. Each is the client of another server.
+    /// Adds nodes: clients of different servers.
     ///
     /// The connections and timeouts of each client apply to its node. All clients must have the same key prefix, which
     /// applies to the names of the quorum. The watchdogs and `on_lost` hooks of the clients do not apply to holds of the
@@ -221,8 +221,8 @@ impl RedlockBuilder {
     /// Gives a server a vote when it is first seen, even if it started less than one `max_lease` before or may have replaced
     /// another server.
     ///
-    /// Use this setting only for servers that are known to be new, as in tests and examples. The setting does not apply to
-    /// later restarts and failovers: after them a server has no vote for one `max_lease`. Defaults to off.
+    /// Use this setting only for servers that are known to be new, as in tests and examples. Former replicas, and servers
+    /// that restart or fail over later, have no vote for one `max_lease` nevertheless. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self

@@ -57,8 +57,8 @@ pub struct Semaphore {
 impl Semaphore {
     /// Returns the same semaphore with a fixed lease for the permits that the returned semaphore acquires.
     ///
-    /// Permits with a fixed lease are not renewed. They are free after `lease` even if they were not released. `lease` is 10
-    /// ms ..= 365 days; for other values an acquisition returns [`Error::InvalidLease`]. Defaults to no fixed lease: the
+    /// Permits with a fixed lease are not renewed. They are free after `lease` even if they were not released. A lease
+    /// outside 10 ms ..= 365 days makes acquisitions return [`Error::InvalidLease`]. Defaults to no fixed lease: the
     /// watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
@@ -66,8 +66,7 @@ impl Semaphore {
         Semaphore { lock }
     }
 
-    /// Adds permits as [`Semaphore::add_permits`] does, but only to an existing semaphore. Returns whether the semaphore
-    /// exists.
+    /// Adds permits like [`Semaphore::add_permits`], but only to an existing semaphore. Returns whether there is one.
     ///
     /// # Errors
     ///
@@ -161,11 +160,9 @@ macro_rules! counter_methods {
                 self.lock.take_permits(permits, WaitLimit::once())
             }
 
-            /// Acquires permits, and waits at most `wait` until enough permits are free. Returns `None` if the wait ended
-            /// without permits.
+            /// Acquires permits, and waits for them at most `wait`; `None` if the wait ended without permits.
             ///
-            /// If the server is slow, the call takes up to 250 ms longer than `wait`. With a `wait` of zero the call makes
-            /// one attempt.
+            /// If the server is slow, the call takes up to 250 ms longer than `wait`. A `wait` of zero makes one attempt.
             ///
             /// # Errors
             ///
@@ -178,8 +175,7 @@ macro_rules! counter_methods {
                 self.lock.take_permits(permits, limit)
             }
 
-            /// Queries the number of free permits. Permits of dead holders count as free. Returns 0 if the semaphore was
-            /// never set.
+            /// Queries the number of free permits, including those of dead holders; 0 if the semaphore was never set.
             ///
             /// The number is negative after [`Semaphore::add_permits`](crate::Semaphore::add_permits) removed more permits
             /// than were free, until holders have released enough permits.

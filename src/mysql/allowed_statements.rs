@@ -1,7 +1,7 @@
 //! The statements that may run in the transaction of a lock.
 
-/// Returns whether a statement may set a user variable or acquire a named lock. Both outlive the transaction. A false
-/// positive closes one connection without need.
+/// Returns whether a statement may set a user variable or acquire a named lock. Both outlive the transaction, so the
+/// connection is not used again.
 pub(crate) fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();
@@ -9,8 +9,7 @@ pub(crate) fn changes_session(statement: &str) -> bool {
     bytes.contains(&b'@') || words.any(|word| word.eq_ignore_ascii_case(GET_LOCK))
 }
 
-/// The first words of the statements that never commit. A list of forbidden statements would miss statements of later server
-/// versions.
+/// The first words of statements that never commit. A deny list would miss statements of later server versions.
 pub(crate) const ALLOWED: [&str; 12] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
     "EXPLAIN", "DESCRIBE", "DESC",

@@ -34,8 +34,7 @@ impl RowTarget {
 
     /// Returns the rows of a table of this library, each identified by a name of at most 255 bytes.
     ///
-    /// The first lock of a name inserts its row, and the row stays after the unlock. [`Client::create_tables`] creates the
-    /// table.
+    /// The first lock of a name inserts its row, which stays. [`Client::create_tables`] creates the table.
     pub fn named() -> RowTarget {
         RowTarget { keyed: None }
     }
@@ -88,8 +87,8 @@ impl Isolation {
 
 /// A lock on one row of a database, created by [`Client::row_lock`].
 ///
-/// The guard is an open transaction: the row is locked until the guard is committed, rolled back or dropped. There is no
-/// lease. After the holder died, the row is free when the server notices the closed connection. If the holder hangs, the
+/// A [`RowGuard`] is an open transaction: the row is locked until the guard is committed, rolled back or dropped. There is
+/// no lease. After the holder died, the row is free when the server notices the closed connection. If the holder hangs, the
 /// server ends its transaction after the [idle limit](RowLock::with_idle_limit).
 ///
 /// Waiters of all processes share one fair queue on the server. Once a second each waiter leaves the queue and joins it
@@ -222,8 +221,7 @@ impl Client {
         }
     }
 
-    /// Locks several rows in one transaction. All callers lock rows in the same order, so two calls never deadlock each
-    /// other.
+    /// Locks several rows in one transaction. All callers lock rows in the same order, so two calls never deadlock.
     ///
     /// The call locks all rows or none. The isolation level is [`Isolation::ReadCommitted`] and the idle limit 60 s.
     ///

@@ -37,8 +37,8 @@ pub struct Tx<'a> {
 impl Tx<'_> {
     /// Sets the time limit of each following statement; `Duration::MAX` is no limit.
     ///
-    /// The default is one [`command_timeout`](crate::Builder::command_timeout). The commit and the rollback always have this
-    /// default.
+    /// Defaults to one [`command_timeout`](crate::Builder::command_timeout), which always limits the commit and the
+    /// rollback.
     pub fn statement_timeout(&mut self, timeout: Duration) {
         self.session.statement_timeout = timeout;
     }
@@ -126,10 +126,10 @@ impl Guard {
     /// the lock (a client of a `mysql://` URL).
     ///
     /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease. It turns
-    /// true again after the commit, which starts a new lease. Inside `work`, a re-entry or an unlock of this lock by its
-    /// thread returns [`Error::Unsupported`]. A guard of this lock that is dropped inside `work` unlocks after the
-    /// transaction. Any other acquisition of this lock inside `work` waits for the end of its own transaction. The server
-    /// ends a transaction that is idle for a minute.
+    /// true again after the commit, which starts a new lease. Inside `work`, a re-entry or an unlock of this lock by the
+    /// holding thread returns [`Error::Unsupported`]. A guard of this lock that is dropped inside `work` unlocks after the
+    /// transaction. Any other acquisition of this lock inside `work` waits for the transaction, which waits for `work`. The
+    /// server ends a transaction that is idle for a minute.
     ///
     /// # Errors
     ///
@@ -197,8 +197,7 @@ fn transaction<T, E: From<Error>>(
     let (raw_lock, database, hold) = held.parts();
     raw_lock.ready()?;
     let mut pin = Pin::begin(raw_lock, database, hold)?;
-    // `session` is dropped before `pin`, so that its row is unlocked before the drop of `pin` lets the watchdog renew the
-    // hold.
+    // `session` is dropped before `pin`: the row must be unlocked before the watchdog renews the hold.
     let Some(mut session) = pin.store.pin(&hold.extension(), IDLE_LIMIT)? else {
         let store = pin.store;
         drop(pin);
@@ -257,8 +256,8 @@ impl<'a> Pin<'a> {
     fn commit(&mut self, mut session: Session) -> Result<()> {
         let sent = BootInstant::now();
         let claim = self.hold.extension();
-        // A fixed lease that has ended is not extended. The transaction commits nevertheless, because the locked row kept
-        // other clients out.
+        // A fixed lease that has ended is not extended. The writes commit nevertheless: the locked row kept other clients
+        // out.
         let is_extended = !claim.lease.is_zero();
         session.statement_timeout = self.store.command_timeout;
         if is_extended && !self.store.extend_pinned(&mut session, &claim)? {

@@ -30,7 +30,7 @@ pub enum Check {
 /// Optimistic updates of the rows of one table, created by [`Client::versioned`].
 ///
 /// An update reads a row, lets a closure compute changes, and writes the changes only if no other writer has changed the row
-/// meanwhile. If one has, the update starts again. Every writer of the table must use the same check.
+/// meanwhile. After such a change the update starts again. Every writer of the table must use the same check.
 ///
 /// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
 /// statement. In a measurement on a contended row it was three times as fast. Use `Versioned` if SQL cannot express the new
@@ -137,13 +137,13 @@ impl Versioned {
         Ok(found.map(|row| VersionedRow { key, row }))
     }
 
-    /// Writes `changes` if the row has not changed since `seen` was read. Returns whether `changes` were written; false for
-    /// a deleted row.
+    /// Writes `changes` if the row is unchanged since `seen` was read. Returns whether it wrote them; false for a deleted
+    /// row.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row, in which case
-    /// nothing was changed; [`Error::Unknown`] if there was no reply; [`Error::Unsupported`] if `changes` has a column that
+    /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row (nothing was
+    /// changed); [`Error::Unknown`] if there was no reply; [`Error::Unsupported`] if `changes` has a column that
     /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let VersionedRow { key, row } = seen;
@@ -152,8 +152,7 @@ impl Versioned {
         store.write_row(&self.table, key, row, &changes.0, &subject)
     }
 
-    /// Reads the row, lets `work` compute changes, and writes them. Repeats these steps if another writer changed the row
-    /// meanwhile.
+    /// Reads the row, lets `work` compute changes, and writes them; repeats after a change by another writer.
     ///
     /// `work` may run several times, so it should only read and calculate. From the second conflict on, the call pauses for
     /// 1 to 20 ms before each attempt. The attempts run outside of any transaction.

@@ -14,7 +14,6 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Derives the id of this member's hold from the id of the multi-lock's hold.
     pub(super) fn visitor(&self, visitor: &VisitorId) -> VisitorId {
         (self.lock.kind.rules().visitor_of_part)(visitor, self.index)
     }

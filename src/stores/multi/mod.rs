@@ -58,15 +58,14 @@ impl MultiStore {
         }
     }
 
-    /// Returns the members in order. The deadline of each member is its share of the time that is left when the iterator
-    /// returns it.
+    /// Each member gets its share of the time that is left when the iterator returns it.
     fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
         members.map(move |(left, member)| (member, share(deadline, left)))
     }
 
-    /// Returns an earlier member that is the same lock as `refused`. Its server is reached at another address.
+    /// Returns an earlier member that is the same lock as `refused`, on the same server under another address.
     fn same_lock_as(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
         let taken = self.members.iter().take(refused.index);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
@@ -103,15 +102,12 @@ impl MultiStore {
         }
     }
 
-    /// Returns a refusal if the member that refused the last attempt is held now. The first member is not queried, because
-    /// the attempt itself begins with it.
-    ///
-    /// Without this query, the attempt would acquire and release the members before the held member. That would wake other
-    /// waiters for those members, and their attempts would do the same.
+    /// Returns a refusal if the member that refused the last attempt is held now. Without this query, the attempt would
+    /// acquire and release the members before that member. Other waiters for those members would wake and do the same. The
+    /// first member is not queried, because no member is before it.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
-        // `inspect` of a quorum counts silent nodes as locked. That is an outage and not a refusal, so quorums are not
-        // queried.
+        // Quorums are not queried: their `inspect` counts silent nodes as locked, which is an outage and not a refusal.
         let is_simple = |member: &&Member| !member.store.facts().is_composite;
         let member = self.members.get(place).filter(is_simple)?;
         if place == 0 {
@@ -128,7 +124,7 @@ impl MultiStore {
             })
     }
 
-    /// Returns whether the request is now resolved at all members.
+    /// Tries to resolve the request. Returns whether the request is now resolved at all members.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {

@@ -70,7 +70,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // The remaining replies are read too, because refusals contain the remaining leases of the holders.
+        // The remaining replies are read because a refusal contains the holder and its remaining lease.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {
@@ -91,8 +91,7 @@ impl Quorum {
             }
             return Ok(Outcome::Gone(cause));
         }
-        // Some nodes may have the higher hold count until the last release. That release frees the lock whatever the count
-        // is.
+        // Some nodes may have the higher hold count until the last release, which frees the lock at any count.
         let error = self.no_quorum(&claim.name, &tally);
         Ok(Outcome::unknown(claim.in_doubt(0), error))
     }
@@ -122,8 +121,7 @@ impl Quorum {
             return;
         }
         drop(placements);
-        // The hold was released in the meantime, so the restored keys are removed. A node that does not answer keeps its key
-        // until the lease ends.
+        // The hold was released in the meantime. A node that does not answer keeps the key until the lease ends.
         self.undo(claim, &open, deadline);
     }
 }

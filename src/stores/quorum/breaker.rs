@@ -86,8 +86,7 @@ impl QuorumNode {
         }
     }
 
-    /// Closes the circuit after a connection to the node was made. `pause` is kept, so that the next pause is longer if the
-    /// node does not reply.
+    /// Closes the circuit but keeps `pause`: the next pause is longer if the connected node does not reply.
     pub(super) fn revive(&self) {
         self.breaker.lock().deadline = None;
     }

@@ -18,15 +18,15 @@ use crate::stores::quorum::{Quorum, QuorumNode, bit};
 /// One request to each of several nodes. Some requests are already sent; other requests wait for a connection.
 ///
 /// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, after one node
-/// timeout. It ends at `connected_by` instead if a majority needs the nodes, and not all previous attempts to connect to
-/// them failed.
+/// timeout. If a majority needs the nodes, it ends at `connected_by`, unless the previous attempts to connect to them all
+/// failed.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
     purpose: Purpose,
     timeout: Duration,
     deadline: Instant,
-    /// The end of the wait for connections, and the later end if a majority needs the nodes.
+    /// The end of the wait for connections. If a majority needs the nodes, `connected_by` is the end.
     soon: Instant,
     connected_by: Instant,
     /// The end of the wait for busy nodes. It is before the deadline, so that time for a reply remains.
@@ -67,8 +67,8 @@ struct Busy {
     connections: u32,
 }
 
-/// The limit of `tries`. A new connection cannot be used if another call takes it or the server closes it. Each call makes
-/// one connection, so a call gets a connection after at most as many tries as there are concurrent calls.
+/// A new connection cannot be used if another call takes it or the server closes it. Each call makes one connection, so a
+/// call gets one after at most as many tries as there are concurrent calls.
 const MOST_TRIES: u32 = 64;
 
 /// How often a wait for replies checks whether a connection has become ready.
@@ -130,7 +130,7 @@ impl Quorum {
 }
 
 impl<'a, T> FanOut<'a, T> {
-    /// Returns whether the node needs no further try: the request was sent, or failed at once.
+    /// Returns whether the request was sent, or got its result at once.
     pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
@@ -212,7 +212,7 @@ impl<'a, T> FanOut<'a, T> {
         self.next_within(None)
     }
 
-    /// Returns the next reply; `None` if none arrives until `patience`.
+    /// Returns the next reply; `None` also if no reply arrives until `patience`.
     pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
@@ -298,8 +298,7 @@ impl<'a, T> FanOut<'a, T> {
                 let arrived = readable.filter(|(_, is)| **is);
                 arrived.fold(0, |bits, (at, _)| bits | bit(at))
             }
-            // `poll` failed, for lack of memory. The first request counts as readable, so the read of its reply waits
-            // instead.
+            // `poll` failed, for lack of memory. The first request counts as readable, and its read waits.
             Err(_) => bit(0),
         }
     }

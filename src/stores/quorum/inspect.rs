@@ -11,7 +11,6 @@ use crate::stores::quorum::tally::{Tally, Vote};
 use crate::stores::quorum::{Quorum, QuorumNode};
 use crate::stores::share;
 
-/// The code of health warnings about the quorum as a whole.
 const CODE: &str = "redlock-nodes";
 
 impl Quorum {
@@ -106,7 +105,6 @@ impl Quorum {
         Ok(warnings)
     }
 
-    /// Returns a warning if the number of nodes does not suit a quorum.
     pub(crate) fn flaws(&self) -> Option<HealthWarning> {
         let nodes = self.nodes.len();
         let message = match nodes {

@@ -1,8 +1,8 @@
 //! Attempts to connect to the nodes of a quorum in the background.
 //!
-//! Connecting (TCP, TLS, AUTH, identification) takes longer than the node timeout, which limits one request. So each attempt
-//! has its own timeout, and runs in a thread of its own. A call that needs the node waits for the attempt until the deadline
-//! of the call. If the attempt ends later, the next call uses the connection.
+//! Connecting (TCP, TLS, AUTH, identification) may take longer than the node timeout, which limits one request. So each
+//! attempt has its own timeout and its own thread. A call that needs the node waits for the attempt until the deadline of
+//! the call. If the attempt ends later, the next call uses the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ impl ConnectWait<'_> {
         self.node.with_link(self.purpose, ended)
     }
 
-    /// Whether the previous attempt failed. Then the node is probably dead, and should cost a call at most one node timeout.
+    /// Whether the previous attempt failed. Such a node is probably dead, so a call waits at most one node timeout for it.
     pub(super) fn is_doubtful(&self) -> bool {
         let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
         self.node.with_link(self.purpose, has_failed)

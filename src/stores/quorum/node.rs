@@ -11,7 +11,7 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// A request, except for a renewal, that needs a server with a vote.
+    /// A request other than a renewal that needs a server with a vote.
     Vote,
     /// A renewal, which needs a server with a vote.
     Renewal,
@@ -40,12 +40,11 @@ pub(crate) trait PendingAnswer<T> {
         None
     }
 
-    /// A flag for a request that was dropped before its reply was read. It is set when a later user of the connection has
-    /// read the reply.
+    /// If the request is dropped, the flag is set when a later user of the connection has read the reply.
     fn answered(&self) -> Arc<AtomicBool> {
         Arc::default()
     }
 
-    /// Waits for the reply until `deadline`, and returns it.
+    /// Waits for the reply until `deadline`.
     fn receive(self: Box<Self>, deadline: Instant) -> Option<Result<T>>;
 }

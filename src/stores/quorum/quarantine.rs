@@ -38,12 +38,10 @@ pub(crate) enum Quarantined {
     /// The server is a replica.
     Follows,
     InCluster,
-    /// Another identification of the node overlapped with this one and found another server. The node must be identified
-    /// again.
+    /// Two identifications of the node overlapped and found different servers. The node must be identified again.
     Outdated,
 }
 
-/// Why a server may lack granted locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuarantineReason {
     /// The server started recently. It is unknown which locks it granted before.
@@ -177,7 +175,6 @@ impl Identity {
     }
 }
 
-/// One node of the quorum, for queries of its right to vote.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeHandle {
     membership: Arc<Membership>,

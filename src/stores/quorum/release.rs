@@ -66,8 +66,8 @@ impl Quorum {
             }
             tally.note(index, vote);
             if done == self.needed {
-                // A majority has released the hold. The call waits a little longer, because most of the remaining replies
-                // arrive soon. Requests without a reply are resolved in the background.
+                // A majority has released the hold. Most of the remaining replies arrive soon, so the call waits a little.
+                // Requests without a reply are resolved in the background.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
@@ -110,8 +110,8 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, purpose, lease, deadline, |node, by| {
             node.node.send_release(claim, keep, by)
         });
-        // Waits for all replies. A node could execute an unanswered request after the next request of the hold. An error
-        // lists the reply of each node.
+        // Waits for all replies, because a node could execute an unanswered request after the next request of the hold, and
+        // because an error lists all replies.
         while let Some((index, answer)) = fan_out.next() {
             tally.note(index, self.record_reply(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
@@ -159,8 +159,7 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
-            // The lock was held if a majority may have had it. Silent nodes may have it, and nodes without a vote may have
-            // had it.
+            // The lock was held if a majority may have had it. Silent nodes and nodes without a vote may have had it.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

@@ -29,7 +29,7 @@ impl Quorum {
         (!is_settled).then_some(in_doubt)
     }
 
-    /// Returns whether the request is now resolved at all nodes.
+    /// Tries to resolve the request. Returns whether the request is now resolved at all nodes.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
         in_doubt.list(self.nodes.len());
         let purpose = Purpose::Request;

@@ -42,8 +42,7 @@ impl Quorum {
         Ok(vec![merged.unwrap_or_else(free)])
     }
 
-    /// Each call reads some locks of one node into `position`. The call after the last node returns the merged locks of all
-    /// nodes.
+    /// Each call reads some locks of one node. The call after the last node returns the merged locks of all nodes.
     pub(super) fn survey_nodes(
         &self,
         all: SurveyOf<'_>,
@@ -62,7 +61,7 @@ impl Quorum {
         let within = position.within.get_or_insert_default();
         let found = node.node.survey(all, within, deadline);
         if within.is_over || found.is_err() {
-            // After an error, too, the next call continues with the next node.
+            // The next call continues with the next node, even after an error.
             position.within = None;
             position.node += 1;
         }

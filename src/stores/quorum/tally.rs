@@ -50,7 +50,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
-    /// Whether more replies cannot change the result, because at most `outstanding` of them are grants.
+    /// Whether a majority has granted the request, or cannot: at most `outstanding` more nodes can grant the request.
     pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed
@@ -60,8 +60,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// The nodes that have or may have granted the request, each with the expiry of its request. The expiry is 0 if the node
-    /// has granted the request.
+    /// Nodes that have or may have granted the request, with the expiry of the request (0 at a node that has granted it).
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes
@@ -133,7 +132,7 @@ impl Quorum {
                 None => Err(self.exhausted(claim, tally).unwrap_or(error)),
             };
         }
-        // A majority could grant the lock after this time, because enough of the refusing holds have ended.
+        // After `retry_after`, enough of the refusing holds have ended for a majority to grant the lock.
         let ends = refusals.iter().map(|refusal| refusal.retry_after);
         let mut ends: Vec<Duration> = ends.map(|it| it.unwrap_or(Duration::MAX)).collect();
         ends.sort_unstable();
@@ -152,8 +151,7 @@ impl Quorum {
         }))
     }
 
-    /// Returns `Exhausted` if busy connections are the only reason for the missing majority: together with the busy nodes, a
-    /// majority would have replied.
+    /// Returns `Exhausted` if the nodes that replied and the nodes without a free connection are together a majority.
     fn exhausted(&self, claim: &Claim, tally: &Tally) -> Option<Error> {
         let exhausted = |vote: &Vote| match vote {
             Vote::Failed(Error::Exhausted {

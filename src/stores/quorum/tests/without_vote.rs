@@ -51,7 +51,7 @@ fn a_node_without_a_vote_cannot_report_a_free_lock() {
     let five = Five::held(1);
     start_again(&five, &[0, 1, 2]);
     assert!(five.inspect().unwrap().is_locked);
-    // Only the two nodes without a vote may have had a hold, which is no majority.
+    // Only the two nodes without a vote may have had a hold, and two nodes are no majority.
     let five = Five::new();
     start_again(&five, &[0, 1]);
     assert!(!five.inspect().unwrap().is_locked);
