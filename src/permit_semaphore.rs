@@ -57,8 +57,8 @@ counter_methods!(PermitSemaphore);
 impl PermitSemaphore {
     /// Returns the same semaphore with a fixed lease for permits that are acquired with a [`Permits`] handle.
     ///
-    /// Permits with a fixed lease are not renewed. They end after `lease` even if they were not released. A lease outside 10
-    /// ms ..= 365 days makes acquisitions return [`Error::InvalidLease`](crate::Error::InvalidLease). Defaults to no fixed
+    /// Permits with a fixed lease are not renewed. They end after `lease` even if they were not released. If `lease` is not
+    /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`](crate::Error::InvalidLease). Defaults to no fixed
     /// lease: the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {

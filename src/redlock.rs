@@ -26,7 +26,7 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 ///
 /// A lock on one server ends with that server. After a failover it may be granted twice, because replication is
 /// asynchronous. Redlock sends each attempt to `n` independent masters. It acquires the lock if at least `n/2 + 1` masters
-/// grant the lock in time, so it survives the failure of a minority. The algorithm is that of the [Redis
+/// grant the lock in time. So the lock survives the failure of a minority. The algorithm is that of the [Redis
 /// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its allowance for clock
 /// drift, delayed restarts and renewal at a majority.
 ///
@@ -222,7 +222,7 @@ impl RedlockBuilder {
     /// another server.
     ///
     /// Use this setting only for servers that are known to be new, as in tests and examples. Former replicas, and servers
-    /// that restart or fail over later, have no vote for one `max_lease` nevertheless. Defaults to off.
+    /// that restart or fail over later, lose their vote as without this setting. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self

@@ -110,8 +110,8 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, purpose, lease, deadline, |node, by| {
             node.node.send_release(claim, keep, by)
         });
-        // Waits for all replies, because a node could execute an unanswered request after the next request of the hold, and
-        // because an error lists all replies.
+        // Waits for all replies: a node could execute an unanswered request after the next request of the hold. An error
+        // lists all replies.
         while let Some((index, answer)) = fan_out.next() {
             tally.note(index, self.record_reply(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
