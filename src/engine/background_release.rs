@@ -1,8 +1,7 @@
-//! Releases in the background: in-doubt requests are resolved, and queued releases are sent, as soon as the store can be
-//! reached.
+//! Resolves in-doubt requests and sends queued releases in the background, as soon as the store can be reached.
 //!
-//! Each server has a thread for this while there is work, so that a silent server delays neither renewals nor releases at other
-//! servers. All releases due at one server go in one call.
+//! While there is work for a server, one thread works for this server. So a silent server delays neither renewals nor
+//! releases at other servers. Each call sends a batch of due releases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(crate) struct Resolver {
     command_timeout: Duration,
     client: Arc<Counters>,
     state: Mutex<State>,
-    /// Notified when a release may be due earlier, or when the client is shut down.
+    /// Notified when a release was added, and when the client is shut down.
     changed: Condvar,
 }
 
@@ -32,17 +31,15 @@ struct State {
     open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
-    /// After a shutdown: the end of the time in which an owed release is repeated, if some nodes of the store have not
-    /// replied.
+    /// Set by the shutdown. Until this instant, an owed release is repeated if some nodes of the store have not replied.
     owed_until: Option<Instant>,
 }
 
-/// A release, and when it is attempted next.
 struct OpenRelease {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
-    /// Queued for release and not yet attempted; still executed during shutdown.
+    /// True if the first attempt has to be made even during the shutdown.
     is_owed: bool,
 }
 
@@ -61,8 +58,8 @@ impl Resolver {
         }
     }
 
-    /// Releases `in_doubt` in the background, repeatedly until it succeeds or the lease has ended. If `is_owed`, the first
-    /// attempt is made even during shutdown. Returns false after the shutdown, or if no thread can be started.
+    /// Releases `in_doubt` in the background. Attempts are repeated until one succeeds or the lease has ended. If `is_owed`,
+    /// the first attempt is made even during the shutdown. Returns false after the shutdown, or if no thread can be started.
     pub(crate) fn queue(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
         let node = self.store.node(Some(&in_doubt.name));
         let open = OpenRelease {
@@ -96,7 +93,7 @@ impl Resolver {
         u64::try_from(open).unwrap_or(u64::MAX)
     }
 
-    /// Makes each thread stop after its current call and its owed releases, and returns the threads.
+    /// Makes each thread end after its current call and its owed releases. Returns the threads.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         for open in state.open.values_mut() {
@@ -131,7 +128,7 @@ impl Resolver {
                     }
                     Some(Ok(false)) | None => {}
                 }
-                // A release that was not attempted is due at once, unless an earlier one got no reply.
+                // A release that was not attempted stays due, unless an earlier release of the batch got no reply.
                 if was_asked || is_silent {
                     open.due = time::now() + open.backoff.next();
                 }

@@ -1,4 +1,4 @@
-//! The parts shared by a client, its locks and its guards.
+//! The state that a client, its locks and its guards share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::store::{HealthWarning, Severity, Store};
 
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
-/// One client. It is shut down when its last handle is dropped.
+/// A client. Dropping its last handle shuts the client down.
 pub(crate) struct ClientInner {
-    /// The client's uuid, a part of visitor ids.
+    /// The client's UUID, which is part of each of its visitor ids.
     pub(crate) id: Arc<str>,
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// The time for a socket timeout, the wake-up of a thread and the clean-up after a request on a busy machine.
+/// On a busy machine, a socket timeout, a thread's wake-up and the clean-up after a request may take this long.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -114,7 +114,6 @@ impl ClientInner {
         time::now() + self.timeouts.request()
     }
 
-    /// Sends a request with a deadline that begins now, and counts the outcome.
     pub(crate) fn ask<T: Answer>(
         &self,
         operation: &'static str,
@@ -142,31 +141,29 @@ impl ClientInner {
         process::id() != self.pid
     }
 
-    /// Fails in a forked child. It owns nothing, and mutexes that other threads had locked stay locked there.
+    /// Fails in a forked child. The child owns no holds of its parent. Mutexes that other threads of the parent had locked
+    /// stay locked in the child.
     pub(crate) fn not_forked(&self, lock: &Arc<str>) -> Result<()> {
         let lock = || Arc::clone(lock);
         let forked = || Error::Forked { lock: lock() };
         (!self.is_forked()).then_some(()).ok_or_else(forked)
     }
 
-    /// Queries the server for problems that endanger locks.
     pub(crate) fn check(&self) -> Result<Vec<HealthWarning>> {
         let mut found = self.examine()?;
         found.retain(|it| it.severity > Severity::Ok);
         Ok(found)
     }
 
-    /// Queries the server for problems, and for what is in order.
     pub(crate) fn examine(&self) -> Result<Vec<HealthWarning>> {
         self.not_forked(&"(client)".into())?;
         self.ask("check", |store, deadline| store.check(deadline))
     }
 
-    /// Drops a handle without waiting. The last handle shuts the client down on another thread, or here if that thread cannot
-    /// be started.
+    /// Drops a handle without waiting. If this handle is the last one, another thread shuts the client down.
     pub(crate) fn let_go(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
-            // If the thread cannot be started, dropping the closure drops the client.
+            // If the thread cannot be started, `spawn` drops the closure, which shuts the client down on this thread.
             let _ = sync::spawn("redlatch-close", move || drop(last));
         }
     }
@@ -179,12 +176,12 @@ impl ClientInner {
         let at_last = deadline + SHUTDOWN_GRACE;
 
         self.store.facts().notifier.close();
-        // Ending waiters leave their queue entries to the watchdog, which removes them in few requests.
+        // Waiters that end now pass their queue entries to the watchdog, which removes many entries with one request.
         poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);
-        // The store is closed on another thread, because closing waits for threads in `getaddrinfo`, which cannot be
-        // cancelled.
+        // Closing the store may wait for a thread in `getaddrinfo`, which cannot be cancelled. So another thread closes the
+        // store.
         match sync::spawn("redlatch-close", move || store.close()) {
             Ok(closing) => join(closing, at_last),
             Err(_) => self.store.close(),
@@ -198,7 +195,8 @@ impl Drop for ClientInner {
     }
 }
 
-// A panic of the caller leaves nothing inconsistent: no code of the caller runs while a mutex of this library is locked.
+// A panic of the caller leaves no state inconsistent, because this library runs no code of the caller while a mutex is
+// locked.
 impl std::panic::RefUnwindSafe for ClientInner {}
 
 impl fmt::Debug for ClientInner {

@@ -1,4 +1,4 @@
-//! Reports the loss of a hold, to its listeners and to the hook of its client.
+//! Reports the loss of a hold to the listeners of this hold and to the client's `on_lost` hook.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,14 +24,15 @@ pub(crate) struct LossNotice {
 
 /// | state | entered by | leads to |
 /// |---|---|---|
-/// | held | the start | lost, ended |
+/// | held | creation | lost, ended |
 /// | lost | the first reported loss | – |
 /// | ended | the release | – |
 #[derive(Debug, Default)]
 struct NoticeState {
     loss: Option<Loss>,
     has_ended: bool,
-    /// The channels of listeners that select, by number. Each has capacity for the loss, and is closed by a release.
+    /// The channels of listeners, by number. Each channel has capacity for one loss. A release of the hold closes the
+    /// channels.
     channels: BTreeMap<u64, Sender<Loss>>,
     next_channel: u64,
 }
@@ -39,7 +40,6 @@ struct NoticeState {
 impl std::panic::RefUnwindSafe for LossNotice {}
 
 impl LossNotice {
-    /// Reports a loss, unless the hold has ended.
     pub(crate) fn tell(&self, loss: Loss) {
         let mut state = self.state.lock();
         if state.loss.is_some() || state.has_ended {
@@ -53,7 +53,6 @@ impl LossNotice {
         self.changed.notify_all();
     }
 
-    /// Reports the release, unless a loss was reported before.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         if state.loss.is_none() {
@@ -97,7 +96,7 @@ impl LossNotice {
         }
     }
 
-    /// Closes a channel. `unheard` is sent first if the channel is empty, so that clones of its receiver do not treat the
+    /// Closes a channel. If the channel is empty, `unheard` is sent first. Otherwise clones of the receiver would treat the
     /// closing as a release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.state.lock().channels.remove(&number) {
@@ -131,12 +130,11 @@ impl LossHook {
     pub(crate) fn tell(&self, loss: Loss) {
         events::lost(&loss.lock, &loss.visitor, &loss.cause);
         if let Some(sender) = &self.state.lock().sender {
-            // Fails only if the thread of the hook has ended, during the shutdown.
+            // Sending fails only during the shutdown, after the hook's thread has ended.
             let _ = sender.send(loss);
         }
     }
 
-    /// Calls the hook for each loss. After the shutdown, calls begin only until the deadline.
     pub(crate) fn call(&self, on_lost: &OnLost, losses: &Receiver<Loss>) {
         for loss in losses {
             let deadline = self.state.lock().deadline;
@@ -151,7 +149,7 @@ impl LossHook {
         }
     }
 
-    /// Closes the channel. The hook still receives losses reported before, until `deadline`.
+    /// Accepts no more losses. Until `deadline`, the hook is called for losses that were reported earlier.
     pub(crate) fn close(&self, deadline: Instant) {
         *self.state.lock() = HookState {
             sender: None,

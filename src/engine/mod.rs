@@ -1,4 +1,4 @@
-//! Holding and waiting, over any store.
+//! Holds locks, renews them and waits for them, over any implementation of `Store`.
 
 mod background_release;
 pub(crate) mod client_inner;

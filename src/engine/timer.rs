@@ -1,7 +1,7 @@
-//! A timer: entries that fall due, and the one thread that sleeps until the first is due.
+//! A timer. One thread sleeps until the first entry of the timer is due.
 //!
-//! Holds are renewed in batches, so thousands fall due at one instant. So the timer is an ordered map of instants to entries,
-//! and a batch is removed at once.
+//! Holds are renewed in batches, so thousands of entries may be due at one instant. So the timer is an ordered map from
+//! instants to entries, from which one operation removes a batch.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use crate::ground::sync::{Clock, Condvar, Mutex};
 
-/// Owners cancel their entries. Cancelled entries are swept when they outnumber the valid ones.
+/// A cancelled entry stays in the map until it is due. If cancelled entries outnumber the valid ones, they are removed
+/// earlier.
 #[derive(Debug)]
 pub(crate) struct Timer<T> {
     inner: Mutex<Inner<T>>,
@@ -23,16 +24,15 @@ type Entries<T> = BTreeMap<Instant, SmallVec<[T; 1]>>;
 struct Inner<T> {
     entries: Entries<T>,
     len: usize,
-    /// The number of cancelled entries in the map.
     stale: usize,
-    /// When the thread wakes by itself; `None` if it is awake, or sleeps without a deadline.
+    /// When the sleeping thread wakes by itself; `None` if it sleeps without a deadline.
     alarm: Option<Instant>,
     asleep: bool,
     closed: bool,
 }
 
 pub(crate) trait Timed {
-    /// Whether an entry for `due` is still valid.
+    /// Returns false if the entry for `due` was cancelled.
     fn is_due_at(&self, due: Instant) -> bool;
 }
 
@@ -53,11 +53,11 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// Up to this many cancelled entries are not swept.
+    /// Cancelled entries are removed early only if there are more than this many.
     const SWEEP_FROM: usize = 64;
 
-    /// Adds an entry. Wakes the thread only if it would sleep too long, so that a short hold causes no wake-up. Returns false
-    /// after [`Timer::close`], without adding.
+    /// Adds an entry. Wakes the thread only if its alarm is later than `due`, so that a short hold causes no wake-up. After
+    /// [`Timer::close`], adds nothing and returns false.
     pub(crate) fn schedule(&self, due: Instant, item: T) -> bool {
         let mut inner = self.inner.lock();
         if inner.closed {
@@ -72,7 +72,7 @@ impl<T: Timed> Timer<T> {
         true
     }
 
-    /// Notes that one entry was cancelled: its `is_due_at` returns false from now on.
+    /// Notes that one entry was cancelled. The `is_due_at` of this entry must return false from now on.
     pub(crate) fn cancelled(&self) {
         let mut inner = self.inner.lock();
         inner.stale += 1;
@@ -89,9 +89,9 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Sleeps until entries are due, and returns them; `None` after [`Timer::close`].
+    /// Sleeps until entries are due, and returns these entries. Returns `None` after [`Timer::close`].
     ///
-    /// Called by one thread only.
+    /// Only one thread may call this.
     pub(crate) fn next_due(&self) -> Option<Vec<T>> {
         let mut inner = self.inner.lock();
         loop {

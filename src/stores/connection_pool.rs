@@ -1,7 +1,8 @@
 //! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A slot is empty at first. Its borrower connects, with its own deadline and errors, and leaves the connection in the slot.
-//! So the pool does no I/O; it limits the number of connections, queues borrowers, and closes idle connections.
+//! A new slot is empty. Its borrower opens a connection, with the borrower's deadline and errors, and leaves the connection
+//! in the slot. So the pool itself does no I/O. It limits the number of connections, queues borrowers and closes idle
+//! connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,7 +17,8 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::ground::process;
 use crate::ground::sync::{self, Mutex};
 
-/// The settings that the pools of one client share, and their thread, which lives while there is a pool.
+/// The settings that the pools of one client share, and their common thread. The thread lives while one of these pools
+/// exists.
 #[derive(Clone)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
@@ -40,7 +42,7 @@ impl PoolSettings {
         if let Some(thread) = thread.upgrade() {
             return Ok(thread);
         }
-        // `ScheduledThreadPool` panics if no thread can be started, so try one first.
+        // `ScheduledThreadPool` panics if no thread can be started. So one thread is started first, as a test.
         let _ = sync::spawn("redlatch-pool", || {})?.join();
         let one = ScheduledThreadPool::builder().num_threads(1);
         let named = one.thread_name_pattern("redlatch-pool");
@@ -51,13 +53,13 @@ impl PoolSettings {
     }
 }
 
-/// A borrowed slot, with a connection if one was made. Dropping the slot returns it to the pool.
+/// A borrowed slot, which may contain a connection. Dropping the slot returns it to the pool.
 pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 
 pub(crate) struct Slots<C: Send + 'static> {
     size: u32,
     settings: PoolSettings,
-    /// Created when the first slot is borrowed.
+    /// `None` until the first slot is borrowed.
     pool: Mutex<Option<r2d2::Pool<Empty<C>>>>,
     is_closed: AtomicBool,
     pid: u32,
@@ -67,7 +69,6 @@ pub(crate) struct Slots<C: Send + 'static> {
 pub(crate) enum NoSlot {
     /// All slots are in use; this is their number.
     Busy(u32),
-    /// The pool's thread cannot be started.
     NoThread(io::Error),
 }
 
@@ -103,7 +104,7 @@ impl<C: Send + 'static> Slots<C> {
         Ok(made)
     }
 
-    /// Borrows a slot, preferably the one used last. Waits up to `patience` for one.
+    /// Borrows a slot, preferably the most recently used one. If all slots are in use, waits up to `patience`.
     pub(crate) fn get(&self, patience: impl FnOnce() -> Duration) -> Result<Slot<C>, NoSlot> {
         let pool = self.pool()?;
         if let Some(slot) = pool.try_get() {
@@ -112,8 +113,8 @@ impl<C: Send + 'static> Slots<C> {
         if let Ok(slot) = pool.get_timeout(patience()) {
             return Ok(slot);
         }
-        // The pool's thread may still be creating a slot, which takes long only on a busy machine. The loop does not wait
-        // for slots in use.
+        // The pool's thread may be creating a slot, which takes long on a busy machine. The loop waits only for this
+        // creation, and not for slots in use.
         for _ in 0..SLOT_POLLS {
             if pool.state().connections >= self.size {
                 break;
@@ -147,13 +148,13 @@ impl<C: Send + 'static> Slots<C> {
         pool.as_ref().map_or(0, |it| it.state().idle_connections)
     }
 
-    /// Whether all slots were closed after being idle.
+    /// Returns whether the pool has closed all slots, because they were idle for too long.
     pub(crate) fn are_gone(&self) -> bool {
         let pool = self.pool.lock();
         pool.as_ref().is_some_and(|it| it.state().connections == 0)
     }
 
-    /// Closes the free connections now, and connections in use when their slots return. A slot that is borrowed later
+    /// Closes free connections at once, and connections in use when their slots are dropped. A slot that is borrowed later
     /// belongs to a pool of its own, so its connection is closed after use.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
@@ -161,7 +162,8 @@ impl<C: Send + 'static> Slots<C> {
         drop(closed);
     }
 
-    /// Keeps connections again after `close`, because a quorum uses the servers of clients that were shut down.
+    /// Ends the effect of [`Slots::close`], so that connections are kept after use. A quorum needs this for the servers of
+    /// clients that were shut down.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::Relaxed);
     }
@@ -173,7 +175,7 @@ const SLOT_POLL: Duration = Duration::from_millis(1);
 
 impl<C: Send + 'static> Drop for Slots<C> {
     fn drop(&mut self) {
-        // In a forked child the mutex of the thread pool may be locked forever.
+        // In a forked child, the pool is leaked, because the mutex of its thread pool may be locked forever.
         if self.pid != process::id() {
             std::mem::forget(std::mem::take(&mut self.pool));
         }

@@ -1,8 +1,8 @@
 //! Resolves host names within a deadline.
 //!
-//! `getaddrinfo` has no timeout and may block for half a minute. At most one thread per name calls it, and callers wait for
-//! its result until their deadline. While it blocks, or after it failed, callers try the addresses of its last result, which
-//! may have arrived too late for the call that requested it.
+//! `getaddrinfo` has no timeout and may block for half a minute. So at most one thread per name calls `getaddrinfo`, and
+//! callers wait for its result until their deadline. If it blocks or fails, callers try the addresses of the last successful
+//! call for this name.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -18,7 +18,7 @@ type Addresses = Vec<SocketAddr>;
 
 static LOOKUPS: LazyLock<Arc<Background<Name, Addresses>>> = LazyLock::new(Arc::default);
 
-/// Resolves `host`, and calls `connect` with its addresses and the deadline.
+/// Resolves `host`, and calls `connect` with its addresses and a deadline.
 pub(crate) fn connect<T>(
     host: &str,
     port: u16,

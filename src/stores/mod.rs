@@ -1,4 +1,4 @@
-//! The stores of locks. A store does not depend on how threads wait.
+//! The implementations of `Store`. They do not depend on the engine, which waits and renews.
 
 pub(crate) mod connection_pool;
 pub(crate) mod host_names;
@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-/// A wait for a connection leaves at least this time for the reply, or half of the remaining time if that is less.
+/// A wait for a connection leaves at least this time for the reply. If half of the remaining time is less, it leaves that
+/// half.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
-/// How long a request with this deadline waits for a connection. The wait ends before the deadline, because a request that
-/// is sent at the last moment gets no reply in time and ends in doubt.
+/// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline, because a
+/// request that is sent at the last moment gets no reply in time and ends in doubt.
 pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))
 }
 
-/// The deadline of the next of `rest` steps that share the time until `deadline`.
+/// Returns the deadline of the next step, if `rest` steps share the time until `deadline` equally.
 pub(crate) fn share(deadline: Instant, rest: usize) -> Instant {
     let now = time::now();
     let left = deadline.saturating_duration_since(now);

@@ -1,4 +1,4 @@
-//! The classes of locks, a bounded set of labels.
+//! The classes of locks. Their number is bounded, because they are labels of metrics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -8,10 +8,11 @@ use crate::ground::error::{Error, Result};
 
 const MOST_CLASSES: usize = 64;
 
-/// The class of all locks that have no class of their own.
+/// The class of locks without a class of their own.
 const REST: &str = "other";
 
-/// Longer class names are counted as [`REST`]: names of locks may have 512 bytes, and labels are never freed.
+/// The longest class name in bytes. A lock with a longer one is counted as [`REST`]. Lock names may have 512 bytes, and
+/// labels are never freed.
 const LONGEST: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,7 @@ pub(crate) struct ClassId(u8);
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     class_of: Option<ClassOf>,
-    /// Filled in order and never changed. Index 0 is [`REST`].
+    /// Entry `n` has the id `n + 1`; the id 0 is [`REST`]. Entries are filled in order and never changed.
     named: Box<[OnceLock<Box<str>>]>,
 }
 
@@ -42,7 +43,7 @@ impl Classes {
         }
         let places = self.named.iter().zip(1..);
         let found = places.into_iter().find(|(place, _)| {
-            // The first caller of a class stores it in the first empty entry. Later callers find it there.
+            // The first call for a class stores the class in the first empty entry. Later calls find that entry.
             let there = place.get_or_init(|| class.into());
             **there == *class
         });
@@ -56,7 +57,7 @@ impl Classes {
     }
 }
 
-/// Returns the name up to the last of `:`, `/`, `{` and `}`, ignoring a brace at either end.
+/// Returns the name up to its last separator. A `{` at the start and a `}` at the end are ignored.
 fn without_last_part(lock: &str) -> &str {
     const SEPARATORS: [char; 4] = [':', '/', '{', '}'];
     let name = lock.strip_prefix('{').unwrap_or(lock).trim_end_matches('}');

@@ -1,6 +1,6 @@
 //! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! An uncontended lock and unlock use only atomics. A thread that waits also locks a mutex, to be listed.
+//! Counting an uncontended lock and unlock uses only atomics. A thread that waits locks a mutex, to enter the list of waits.
 
 pub(crate) mod class;
 mod requests;
@@ -21,7 +21,7 @@ use crate::ground::{events, numbers};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
-    /// Returns the class of a lock name; `None` means that the class is the name up to its last separator.
+    /// Returns the class of a lock name. If this is `None`, the class is the name up to its last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
     pub(crate) long_wait: Duration,
@@ -84,18 +84,18 @@ impl Counters {
         self.classes.get(id)
     }
 
-    /// Reports an event to the observer. No mutex of the library may be locked.
+    /// Calls the observer, which is the user's code. So the caller must have no mutex of the library locked.
     pub(crate) fn tell<'a>(&'a self, class: ClassId, event: impl FnOnce(&'a str) -> Event<'a>) {
         let class = self.class(class);
         self.settings.observer.tell(|| event(class));
     }
 
-    /// Counts the beginning of a hold. No mutex of the library may be locked.
+    /// Calls the user's recorder of metrics. So the caller must have no mutex of the library locked.
     pub(crate) fn began(&self, class: ClassId) {
         numbers::holds(self.class(class), 1.0);
     }
 
-    /// Counts and reports the end of a hold. No mutex of the library may be locked.
+    /// Calls the user's recorder of metrics and observer. So the caller must have no mutex of the library locked.
     pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
         numbers::holds(self.class(class), -1.0);
         self.tell(class, |class| Event::Ended {
@@ -140,7 +140,7 @@ impl Counters {
         });
     }
 
-    /// Notes that a watchdog thread has died. Holds are not renewed any more, so none is valid.
+    /// A thread of the watchdog has died. Without renewals, no hold of this client is valid.
     pub(crate) fn watchdog_died(&self) {
         self.has_no_watchdog.store(true, Ordering::Release);
     }

@@ -19,7 +19,7 @@ fn end_of(error: &Error) -> &'static str {
 }
 
 pub(crate) trait Answer {
-    /// Calls `note` with the outcome for each hold that the request concerns.
+    /// Calls `note` once for each hold in the request, with the outcome as a label.
     fn ends(&self, note: &mut dyn FnMut(&'static str)) {
         note("ok");
     }

@@ -23,13 +23,13 @@ pub(crate) struct ListedWait {
     since: Instant,
 }
 
-/// A wait, listed until this value is dropped.
+/// The wait stays in the list until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenWait {
     counters: Arc<Counters>,
     number: u64,
     wait: Arc<ListedWait>,
-    /// The age from which the wait is reported next.
+    /// The wait is reported next when it has this age.
     long_from: Duration,
 }
 
@@ -65,7 +65,7 @@ impl OpenWait {
         }
     }
 
-    /// Reports a long wait, each time that its age has doubled since the last report.
+    /// Reports a wait that is as long as `long_wait`, and again each time its age has doubled.
     pub(crate) fn report_if_long(&mut self, now: Instant, holder: Option<&str>) {
         let lasts = self.wait.lasts(now);
         if lasts >= self.long_from {
@@ -93,7 +93,7 @@ mod tests {
     use crate::ground::claim::Kind;
     use crate::ground::observer::{Event, Observed, Observer};
 
-    /// The number of other waiters in the last `Event::LongWait`; 100 before the first.
+    /// The number of other waiters in the last `Event::LongWait`; 100 if none has arrived.
     #[derive(Debug)]
     struct Others(AtomicUsize);
 

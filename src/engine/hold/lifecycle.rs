@@ -15,7 +15,7 @@ use crate::ground::observer::Event;
 use crate::store::InDoubt;
 
 impl Hold {
-    /// Counts the hold, because a thread got it. Returns false if it has ended before.
+    /// Counts the hold, because a thread got it. Returns false if the hold has already ended.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let is_held = matches!(state.phase, Phase::Held);
@@ -53,7 +53,7 @@ impl Hold {
         Some(began.until(self.timeline.now()))
     }
 
-    /// Marks the hold as lost, for good. Returns the loss the first time; `None` if the hold had ended before.
+    /// Marks the hold as lost, and returns the loss. Returns `None` if the hold had already ended.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
         // `_ended` is dropped after the mutex is unlocked, because it calls the subscriber and the observer.
         let _ended;
@@ -63,8 +63,8 @@ impl Hold {
         is_held.then(|| self.lose_now(&mut state, cause))
     }
 
-    /// Marks a released hold as lost, because its release found it gone. Only the release may call this: a renewal that finds
-    /// the hold gone may have run after the release.
+    /// Marks a released hold as lost, because its release found the hold gone. A renewal must not call this, because it may
+    /// have run after the release.
     pub(crate) fn lose_in_release(&self, cause: LossCause) -> Option<Loss> {
         let mut state = self.state.lock();
         matches!(state.phase, Phase::Released).then(|| self.lose_now(&mut state, cause))
@@ -79,13 +79,12 @@ impl Hold {
         loss
     }
 
-    /// Returns the cause of the loss if the validity has ended.
     pub(crate) fn lapse(&self) -> Option<LossCause> {
         let owner_lives = self.owner.strong_count() > 0;
         self.state.lock().lapse(self.timeline.read(), owner_lives)
     }
 
-    /// Returns an in-doubt request for this hold, which has ended here and may still be in the store.
+    /// Returns an in-doubt request. Its resolution releases this hold if the store has the hold.
     pub(crate) fn in_doubt(&self) -> InDoubt {
         let lease = self.state.lock().longest_in_store(&self.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)
@@ -110,7 +109,6 @@ impl Hold {
         }
     }
 
-    /// Returns the notice at which listeners wait for a loss or the release.
     pub(crate) fn news(&self) -> Arc<LossNotice> {
         let mut state = self.state.lock();
         if let Some(news) = &state.news {
@@ -134,21 +132,20 @@ impl Hold {
         }
     }
 
-    /// Notifies the listeners of a released hold of its release, unless the release found it lost.
+    /// Notifies the listeners that the hold was released, unless its release found the hold lost.
     pub(crate) fn close_listeners(&self) {
         if let Some(news) = &self.state.lock().news {
             news.end();
         }
     }
 
-    /// Reports a loss to the observer. A loss found by a release belongs to a hold that was counted as released.
     pub(crate) fn count_loss(&self, loss: &Loss) {
         if let Some(class) = self.class {
             self.client.tell(class, |class| Event::Lost { class, loss });
         }
     }
 
-    /// Reports a long hold, each time that its age has doubled since the last report.
+    /// Reports a hold that is as old as `long_hold`, and again each time its age has doubled.
     pub(crate) fn report_if_long(&self) {
         let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;
@@ -164,7 +161,7 @@ impl Hold {
     }
 }
 
-/// Counts and reports the end of a hold when it is dropped, after the mutex of the hold is unlocked.
+/// Counts and reports the end of a hold when dropped. The mutex of the hold must be unlocked first.
 pub(super) struct EndNotice<'a> {
     hold: &'a Hold,
     /// The age of the hold, if a thread got it.

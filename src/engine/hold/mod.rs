@@ -1,6 +1,7 @@
 //! One hold as this process knows it: its levels, the end of its validity, and its loss.
 //!
-//! The store decides who has the lock. This state is what the store confirmed last, and how long that may be relied on.
+//! The store decides who has the lock. A [`Hold`] is what the store last confirmed, and until when this process may rely on
+//! it.
 
 mod lifecycle;
 #[cfg(feature = "mysql")]
@@ -47,7 +48,6 @@ impl Lease {
 /// Identifies one acquisition within a hold.
 pub(crate) type LevelId = u32;
 
-/// The data a releaser needs to create a hold for a waiter.
 #[derive(Debug)]
 pub(crate) struct HandOffOffer {
     pub(crate) thread: u64,
@@ -74,15 +74,15 @@ pub(crate) struct Hold {
 
 #[derive(Debug)]
 pub(crate) enum ReleasePlan {
-    /// No request: the hold was lost before. `had_level` is false if this level had been released before.
+    /// Send nothing, because the hold was lost. `had_level` is false if this level had been released earlier.
     Lost { cause: LossCause, had_level: bool },
-    /// No request: this level was released before.
+    /// Send nothing, because this level had been released earlier.
     AlreadyGivenBack,
-    /// A release of the whole hold: the level was the last one.
+    /// Release the whole hold, because the level was the last one.
     Whole(Claim),
-    /// A release of one level. It sets the lease of the remaining levels.
+    /// Release one level, and set the lease of the remaining levels.
     Part(Claim, InFlightId),
-    /// A release of the whole hold. The leases of the remaining levels have ended, so these are lost.
+    /// Release the whole hold. The leases of the remaining levels have ended, so these levels are lost.
     Expired(Claim),
 }
 
@@ -130,7 +130,7 @@ impl Hold {
         }
     }
 
-    /// Notes that a copy of the first request, sent until `deadline`, may still run and set the first lease again.
+    /// Notes that an earlier copy of the first request may run until about `deadline` and set the first lease again.
     pub(crate) fn with_copy_in_flight(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
@@ -142,8 +142,8 @@ impl Hold {
         self
     }
 
-    /// Sets the class, the clock of the store, and the fencing token. If other clients may shorten the lease of the lock's
-    /// key, the hold is renewed as often as a hold with the lease `least`, the shortest that they may set.
+    /// Sets the class, the clock of the store and the fencing token. For some kinds of lock, other clients may shorten the
+    /// lease of the key to `least`. Holds of these locks are renewed at least as often as the lease `least` requires.
     pub(crate) fn with_store(
         mut self,
         class: ClassId,
@@ -165,7 +165,7 @@ impl Hold {
         LockId { kind, name }
     }
 
-    /// Returns whether the holder may act on the lock, as far as this process knows. No I/O.
+    /// Returns whether the holder may act on the lock, as far as this process knows.
     pub(crate) fn is_valid(&self) -> bool {
         self.counts(&self.state.lock())
     }
@@ -184,7 +184,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether the thread may not acquire an overlapping lock: this hold is valid, or a transaction has locked its row.
+    /// Returns whether this hold forbids its thread to acquire an overlapping lock. A hold forbids this while it is valid,
+    /// and while a transaction has locked its row.
     pub(crate) fn excludes_overlap(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
@@ -273,8 +274,8 @@ impl Hold {
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request got no reply. Such a request extends no lease. The lease that it may shorten was noted when it
-    /// was sent.
+    /// Notes that a request got no reply. Such a request extends no lease. `note_in_flight` has already noted that it may
+    /// shorten the lease.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);
     }
@@ -283,15 +284,13 @@ impl Hold {
         self.state.lock().may_outlast
     }
 
-    /// Notes that the store may keep the hold after it has ended here: a re-entry is in doubt, or the thread holds the other
-    /// side of the same read-write lock, whose lease keeps the key.
     pub(crate) fn set_may_outlast(&self) {
         self.state.lock().may_outlast = true;
     }
 
-    /// Removes level `id` before any request is sent, and returns the request to send.
+    /// Removes level `id`. Returns the request that the caller has to send.
     pub(crate) fn release_level(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
-        // Dropped after the mutex is unlocked, because it calls the observer.
+        // `_ended` is dropped after the mutex is unlocked, because it calls the observer.
         let _ended;
         let mut state = self.state.lock();
         let mut claim = self.claim(&state, Duration::ZERO);
@@ -307,7 +306,7 @@ impl Hold {
             return ReleasePlan::AlreadyGivenBack;
         }
         if state.levels.is_empty() {
-            // The hold is not renewed from here on: the last release ends the hold in this process, whatever the reply.
+            // Releasing the last level ends the hold in this process, whatever the reply to the request is.
             state.phase = Phase::Released;
             _ended = self.end_notice(&mut state, false);
             claim.lease = state.longest_in_store(&self.timeline);
@@ -331,7 +330,7 @@ impl Hold {
         self.state.lock().pinned_since().is_some()
     }
 
-    /// If a transaction has locked the row, postpones the release of level `id` until after the transaction, and returns
+    /// If a transaction has locked the row, postpones the release of level `id` until the transaction has ended, and returns
     /// true.
     pub(crate) fn put_off(&self, id: LevelId) -> bool {
         let mut state = self.state.lock();
@@ -342,7 +341,7 @@ impl Hold {
         is_pinned
     }
 
-    /// Removes a level from a lost hold on `Lock::unlock`: preferably a level without a guard.
+    /// Removes one level of a lost hold for `Lock::unlock`, preferably a level without a guard.
     pub(crate) fn remove_lost_level(&self) {
         let mut state = self.state.lock();
         let by_hand = state.levels.iter().rposition(|level| !level.is_guards);
@@ -352,15 +351,16 @@ impl Hold {
         }
     }
 
-    /// With `guards`, returns whether the only level has a guard; else, whether no level has a guard.
+    /// If `guards`, returns whether the hold has only one level, and this level has a guard. Otherwise returns whether no
+    /// level has a guard.
     pub(crate) fn has_levels_of(&self, guards: bool) -> bool {
         let state = self.state.lock();
         let are_alike = state.levels.iter().all(|level| level.is_guards == guards);
         are_alike && (state.levels.len() == 1 || !guards)
     }
 
-    /// Removes all levels before any request is sent, and returns the claim to release. Fails with the cause if the hold was
-    /// lost.
+    /// Removes all levels. Returns the claim that the caller has to release, and the leases of the levels. Fails with the
+    /// cause if the hold was lost.
     pub(crate) fn release_all_levels(&self) -> Result<(Claim, Leases), LossCause> {
         let mut state = self.state.lock();
         match &state.phase {
@@ -378,7 +378,7 @@ impl Hold {
         Ok((claim, leases))
     }
 
-    /// Returns the claim of a guarded write, and the end of its validity; `None` if this hold is not valid.
+    /// Returns the claim of a guarded write, and the end of the hold's validity; `None` if the hold is not valid.
     pub(crate) fn begin_write(&self) -> Option<(Claim, BootInstant)> {
         let state = self.state.lock();
         let claim = || (self.claim(&state, Duration::ZERO), state.valid_until);

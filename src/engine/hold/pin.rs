@@ -32,8 +32,8 @@ impl Hold {
             .unwrap_or_default()
     }
 
-    /// Ends [`Hold::pin`]. `committed` is the lease that the transaction set, and when its request was sent. This lease
-    /// counts even if the previous lease has ended: the locked row kept other clients out.
+    /// Ends [`Hold::pin`]. `committed` has the lease that the transaction set, and when the request for this lease was sent.
+    /// The lease counts even if the previous one has ended, because the locked row excluded other clients.
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();
@@ -41,7 +41,7 @@ impl Hold {
             return;
         };
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
-            // An earlier renewal may have waited for the row lock.
+            // An earlier renewal may have waited for the row lock. So the commit is noted like any other request.
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }
@@ -54,7 +54,7 @@ impl Hold {
         }
     }
 
-    /// Returns the claim of an extension; its lease is zero if every level has ended.
+    /// Returns the claim that extends the lease. Its lease is zero if every level has ended.
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
         let rest = state.rest(self.timeline.now()).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! When the watchdog checks a hold: to renew it at a third of its lease, and to notice the end of its validity.
+//! Plans when the watchdog checks a hold: to renew it when a third of its lease has passed, and to report the end of its
+//! validity.
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +14,9 @@ use crate::ground::clock::{BootInstant, ClockPair};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
 
-/// How often the watchdog checks whether a transaction has unlocked the row. The end of a transaction also notifies it.
+/// How often the watchdog checks whether a transaction has unlocked the row of a hold.
 const PINNED_LOOK: Duration = Duration::from_secs(1);
 
-/// What the watchdog has to do about a hold that is due.
 #[derive(Debug)]
 pub(crate) enum DueAction {
     Renew,
@@ -24,8 +24,8 @@ pub(crate) enum DueAction {
     Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
-    /// Check the hold again later: a transaction has locked its row, or its thread has ended. A hold without a thread is not
-    /// renewed, so its lock is free within one lease.
+    /// Check the hold again later, because a transaction has locked its row, or its thread has ended. A hold without a
+    /// thread is not renewed, so its lock becomes free within one lease.
     Idle,
     Over,
 }
@@ -35,8 +35,8 @@ pub(crate) struct RenewalStart {
     pub(crate) claim: Claim,
     pub(crate) in_flight_id: InFlightId,
     pub(crate) valid_until: BootInstant,
-    /// The lease from which the watchdog derives the time of the next renewal. It may be shorter than the lease of the
-    /// claim.
+    /// The lease from which the watchdog derives the time of the next renewal. This lease may be shorter than the lease of
+    /// the claim.
     pub(crate) pace: Duration,
 }
 
@@ -44,7 +44,6 @@ pub(crate) struct RenewalStart {
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
     pub(crate) is_end: bool,
-    /// Whether this check replaces an entry of the timer.
     pub(crate) replaces_another: bool,
 }
 
@@ -114,7 +113,7 @@ impl Hold {
         }
     }
 
-    /// Notes the reply to a renewal or to the release of a level. The reply extends the validity unless the hold has ended.
+    /// Notes the reply to a renewal or to the release of a level.
     pub(crate) fn confirmed(
         &self,
         in_flight_id: InFlightId,
@@ -148,7 +147,7 @@ impl Hold {
         state.note_due(now.instant_of(end), true)
     }
 
-    /// Plans the next check; `None` if the hold is over, or if a check is already due.
+    /// Plans the next check. Returns `None` if the hold has ended, or if a check is already due.
     pub(crate) fn plan(&self, now: ClockPair, again_in: Option<Duration>) -> Option<NextCheck> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
@@ -172,8 +171,7 @@ impl Hold {
         state.due.is_none_or(|due| now.instant_of(at) < due)
     }
 
-    /// Returns the time of the next check, and whether it is the end of the validity. Otherwise the check is a renewal, a
-    /// third of the lease after the last one.
+    /// Returns the time of the next check, and whether this time is the end of the validity. If not, the check is a renewal.
     fn next_look(
         &self,
         state: &State,
@@ -191,7 +189,7 @@ impl Hold {
         let pace = state.longest_pace().map_or(pace, |most| pace.min(most));
         let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
-            // Rounded, so that renewals fall due in batches. Overdue renewals are spaced.
+            // The time is rounded, so that renewals are due in batches.
             (None, pace) => (state.counted_from + pace / 3)
                 .floor(pace / 60)
                 .max(now + pace / 20),
@@ -202,7 +200,7 @@ impl Hold {
         }
     }
 
-    /// Sets the instant of the valid timer entry. Returns whether it replaces another entry.
+    /// Sets the instant of the valid timer entry. Returns whether this voids an earlier entry.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()
     }

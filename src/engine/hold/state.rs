@@ -1,4 +1,4 @@
-//! The state of a hold: its levels, the end of its validity, and why it ended.
+//! The state of a hold: its levels, the end of its validity, and the cause of its loss.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(super) struct Level {
 /// | phase | entered by | valid | renewed | leads to |
 /// |---|---|---|---|---|
 /// | Held | the grant | until `valid_until` | yes | Released, Lost |
-/// | Released | the last release, before it is sent | no | no | Lost, if the release finds it gone |
-/// | Lost | the store says so, or `valid_until` has passed | no, for good | no | – |
+/// | Released | the release of the last level, before its request is sent | no | no | Lost, if the release finds the hold gone |
+/// | Lost | the store reports the loss, or `valid_until` has passed | no | no | – |
 #[derive(Debug, Clone)]
 pub(super) enum Phase {
     Held,
@@ -51,20 +51,20 @@ pub(super) struct State {
     pub(super) next_in_flight_id: u32,
     /// The longest lease that any request may have set.
     pub(super) longest: Duration,
-    /// A renewal is due, and waits for the previous batch of renewals.
+    /// True if a renewal of this hold is due, and queued behind the previous batch of renewals.
     pub(super) waits: bool,
     /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
     pub(super) news: Option<Arc<LossNotice>>,
-    /// The store may keep the hold longer than its validity: a re-entry is in doubt, a late copy of the first request may
-    /// run, or the thread holds the other side of the same read-write lock.
+    /// True if the store may keep the hold longer than its validity. Reasons are an in-doubt re-entry, a late copy of the
+    /// first request, and a hold of the other side of the same read-write lock.
     pub(super) may_outlast: bool,
-    /// The client was shut down, so renewals have ended.
+    /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,
     /// When a thread got the hold. The hold is counted from then on.
     pub(super) began: Option<BootInstant>,
     pub(super) span: Option<HoldSpan>,
-    /// Boxed to save a third of the memory of each hold.
+    /// Rarely used values. The box saves a third of the memory of each hold.
     pub(super) rare: Option<Box<Rare>>,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Rare {
     /// Since when a transaction has locked the row of the hold. Until the transaction ends, no client can acquire or renew
     /// the lock.
     pub(super) pinned_since: Option<BootInstant>,
-    /// Levels whose guards were dropped during the transaction.
+    /// Levels whose guards were dropped during the transaction. These levels are released when it ends.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
-    /// When the key of the semaphore expires, if known. No lease counts for longer.
+    /// When the key of the semaphore expires, if known. The validity never ends later.
     pub(super) life_ends: Option<BootInstant>,
     /// An upper bound of `pace`, for kinds of locks where other clients may shorten the lease of the key.
     pub(super) longest_pace: Option<Duration>,
@@ -127,8 +127,7 @@ impl State {
             .life_ends()
             .is_some_and(|end| end <= self.valid_until + ROUNDING)
         {
-            // The semaphore's key expires together with the validity. A renewal whose reply came too late would have
-            // reported the same expiry, apart from rounding.
+            // The validity ended because the semaphore's key expired, so the store has lost the permits.
             LossCause::Gone
         } else if self.renewed_lease().is_none() && !self.is_short() {
             LossCause::LeaseEnded
@@ -140,7 +139,6 @@ impl State {
         })
     }
 
-    /// Returns why no renewal was confirmed in time.
     pub(super) fn trouble(&self, now: ClockPair) -> String {
         let in_ms = |since: BootInstant| since.until(now.moment).as_millis();
         let asked = |it: &&InFlight| it.by == By::Watchdog && it.state == Flying::Awaited;
@@ -177,7 +175,8 @@ impl State {
         }
     }
 
-    /// Returns whether the validity ends before the fixed leases do, because a request may have shortened the lease.
+    /// Returns whether the validity ends before the fixed leases of the levels, because a request may have shortened the
+    /// lease in the store.
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;
@@ -219,7 +218,7 @@ impl State {
         renewed.map(|level| level.lease.duration()).max()
     }
 
-    /// The time from `now` until the last level ends; `None` if every level has ended.
+    /// Returns the time from `now` until the last level ends; `None` if every level has ended.
     pub(super) fn rest(&self, now: BootInstant) -> Option<Duration> {
         let ends = self.levels.iter().filter_map(|level| level.ends).max();
         let fixed = ends.map(|ends| now.until(ends));

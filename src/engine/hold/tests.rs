@@ -1,4 +1,4 @@
-//! The validity of a hold against a model of its store, with requests in random order.
+//! Compares the validity of a hold with a model of its store, which runs requests in random order.
 
 mod ends;
 
@@ -39,20 +39,20 @@ pub(super) fn held_of(
     (hold, thread)
 }
 
-/// A request in the model, as the servers see it.
 struct Request {
     in_flight_id: InFlightId,
     by: By,
     sent: BootInstant,
     lease: Duration,
     expires: BootInstant,
-    /// The servers that have yet to run it.
+    /// The servers that have not yet run the request.
     pending: Vec<usize>,
     ran_at: usize,
     state: Flying,
 }
 
-/// Sends, runs and answers requests in random order, at `servers`, of which `needed` have to reply.
+/// Sends, runs and answers requests in random order. The model has this many `servers`, and a request needs replies of
+/// `needed` servers.
 fn play(seed: u64, servers: usize, needed: usize) {
     let mut draw = fastrand::Rng::with_seed(seed);
     let millis = Duration::from_millis;
@@ -296,7 +296,7 @@ fn the_pace_of_renewals_follows_the_lease_in_the_store() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let mut state = hold.state.lock();
     assert_eq!(state.pace(), MINUTE);
-    // The lease in the store is shorter.
+    // The lease in the store is shorter than the lease of the level.
     for counted in [MINUTE / 6, Duration::from_millis(20)] {
         state.valid_until = state.counted_from + counted;
         assert_eq!(state.pace(), counted + drift(counted));

@@ -1,4 +1,4 @@
-//! The end of the validity of a hold, while some of its requests may still run.
+//! Computes the end of the validity of a hold while the store may not yet have run some of its requests.
 
 #[cfg(test)]
 mod tests;
@@ -14,22 +14,22 @@ use crate::store::EXPIRY_SLACK;
 
 /// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
-/// Such a request may run at any time from when it is sent until its reply, or until it expires if there is no reply. Two
-/// requests that overlap in this way may run in either order, and the lease set last remains:
+/// Such a request may run at any time from when it is sent until its reply, or until it expires if there is no reply. If
+/// these times of two requests overlap, the requests may run in either order. The lease that is set last remains:
 ///
 /// | first request | second request | lease that counts |
 /// |---|---|---|
 /// | got its reply before the second was sent | any | the second lease, from when it is sent |
 /// | no reply yet when the second is sent | any | the shorter lease, from when the second was sent |
 /// | no reply, and expired when the second is sent | any | the second lease |
-/// | got its reply, but a copy of it or a part of the store may still run it | any | as without a reply |
+/// | got its reply, but may run once more ([`Flying::Answered`]) | any | as without a reply |
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) id: InFlightId,
     pub(super) by: By,
     pub(super) sent: BootInstant,
     pub(super) lease: Duration,
-    /// The reply to this request may extend the validity to this moment at most, because other requests may run after it.
+    /// A reply to this request extends the validity to this moment at most, because other requests may run after it.
     pub(super) most: Option<BootInstant>,
     /// The server refuses the request from this moment on.
     pub(super) expires: BootInstant,
@@ -41,8 +41,8 @@ pub(super) enum Flying {
     Awaited,
     /// The caller no longer waits for the reply to the request.
     Unanswered,
-    /// The request got its reply, but may run once more: in a part of the store that has not replied, or as an earlier copy
-    /// on a closed connection. Only the expiry of the request rules that out.
+    /// The request got its reply, but may run once more until it expires. It may run on a node that has not replied, or as
+    /// an earlier copy on a closed connection.
     Answered,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
 
-/// If there are this many requests without a reply, they are merged into one.
+/// A hold with this many requests merges those whose reply is no longer awaited.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
 
 pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
@@ -76,7 +76,6 @@ impl Hold {
         self
     }
 
-    /// Notes the lifetime of the semaphore's key, as a renewal found it.
     pub(crate) fn note_life(&self, in_flight_id: InFlightId, life: Option<Duration>) {
         let mut state = self.state.lock();
         let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
@@ -87,7 +86,7 @@ impl Hold {
 }
 
 impl State {
-    /// Notes a request that is about to be sent and expires at `expires`.
+    /// Notes a request before it is sent. The server refuses it from `expires` on.
     pub(super) fn note_in_flight(
         &mut self,
         by: By,
@@ -121,7 +120,8 @@ impl State {
         id
     }
 
-    /// Notes the lifetime of the semaphore's key, found by a request sent at `sent`; `None` if it exceeds the lease.
+    /// Notes the lifetime of the semaphore's key that a request sent at `sent` found. `life` is `None` if it exceeds the
+    /// lease.
     pub(super) fn set_life(&mut self, sent: BootInstant, life: Option<Duration>) {
         let ends = life.map(|life| end_of_validity(sent, life));
         if ends != self.life_ends() {
@@ -132,7 +132,8 @@ impl State {
         }
     }
 
-    /// Merges requests without a reply into one that promises at most what each of them promises.
+    /// Merges requests whose reply is no longer awaited. A merged request has the shortest of their leases and the latest of
+    /// their expiries.
     fn merge(&mut self) {
         if self.in_flight.len() < MOST_IN_FLIGHT {
             return;

@@ -1,4 +1,4 @@
-//! The holds of one thread, and its losses that were not unlocked.
+//! The current holds of one owner, and its lost holds that were not yet unlocked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ pub(super) struct ByName {
     pub(super) sweep_at: usize,
 }
 
-/// A loss without an unlock is remembered for this many later holds of its thread.
+/// A lost hold that was not unlocked is remembered until its thread has begun this many later holds.
 pub(super) const LOSSES_KEPT: u64 = 256;
 
-/// Below this number of names nothing is removed.
+/// With fewer names than this, nothing is removed.
 pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,7 +42,8 @@ impl LockKey {
         Some(LockKey { lock, ..*self })
     }
 
-    /// Returns the locks that exclude this one: the other side, and other kinds under the same key.
+    /// Returns the locks that exclude this lock: the other side of a read-write lock, and other kinds of lock with the same
+    /// key.
     pub(super) fn kin(&self) -> impl Iterator<Item = LockKey> {
         const SAME_KEY: [Kind; 3] = [Kind::Reentrant, Kind::Fenced, Kind::Fair];
         let LockId { kind, name } = &self.lock;
@@ -61,10 +62,10 @@ impl LockKey {
 pub(super) struct Stack {
     /// The sequence number of the last hold of this stack, among all holds of the thread.
     began: u64,
-    /// The current hold: `lock()` re-enters it, and `unlock()` releases it.
+    /// The hold that `lock()` re-enters and `unlock()` releases.
     current: Option<Arc<Hold>>,
-    /// Levels of lost holds without an unlock, and the last of these holds. An `unlock()` without a current hold uses up one
-    /// level. The levels are only counted, so that a program that never unlocks uses no more memory.
+    /// The number of levels of lost holds that were not yet unlocked. An `unlock()` without a current hold uses up one
+    /// level. Only the last lost hold is kept, so that a program that never unlocks does not leak memory.
     lapsed: u32,
     last_lost: Option<Arc<Hold>>,
 }
@@ -74,8 +75,8 @@ impl OwnerHolds {
         self.stacks.lock().stacks.get(key)?.current.clone()
     }
 
-    /// Returns the name of a held lock that has a member in common with `key`, whose members are `parts`. A single lock
-    /// counts as its own member.
+    /// Returns the name of a held lock that has a member in common with the lock `key`. `parts` are the members of a
+    /// `MultiLock`. Any other lock has itself as its only member.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
         let whole_of = self.parts.lock();
         if parts.is_none() && whole_of.is_empty() {
@@ -91,20 +92,19 @@ impl OwnerHolds {
         held.next()
     }
 
-    /// Returns whether the current hold of this name keeps overlapping locks out.
     pub(crate) fn stands(&self, key: &LockKey) -> bool {
         let current = self.current(key);
         current.is_some_and(|hold| hold.excludes_overlap())
     }
 
-    /// Adds a new hold. If there is a current hold, it was lost, and becomes the last lost hold.
+    /// Adds a new hold. An earlier current hold was lost, and becomes `last_lost`.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
             let mut whole_of = self.parts.lock();
             whole_of.retain(|_, whole| self.stands(whole));
             whole_of.extend(parts.iter().map(|part| (part.clone(), key.clone())));
         }
-        // Dropped after the mutex is unlocked: the end of a span calls the subscriber.
+        // Dropped after the mutex is unlocked, because dropping a hold may end its span, which calls the user's subscriber.
         let _forgotten;
         let mut by_name = self.stacks.lock();
         by_name.begun += 1;
@@ -132,7 +132,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Removes a lapsed level, because the guard of a lost hold was dropped.
+    /// Uses up one lapsed level, because the guard of a lost hold was dropped.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
@@ -160,8 +160,8 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Removes and returns losses without an unlock that are older than [`LOSSES_KEPT`]. Amortised: runs when the number of
-    /// names has doubled.
+    /// Removes and returns the stacks of lost holds that were never unlocked and are older than [`LOSSES_KEPT`]. It runs
+    /// when the number of names has doubled, so that the amortised cost is constant.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
         let begun = self.begun;

@@ -1,4 +1,4 @@
-//! The owners of holds: threads, and handles that threads pass on.
+//! The owners of holds: threads, and guards or handles that threads pass to each other.
 
 mod holds;
 #[cfg(test)]
@@ -13,9 +13,7 @@ pub(crate) use crate::engine::owner::holds::LockKey;
 use crate::engine::owner::holds::OwnerHolds;
 use crate::ground::process;
 
-/// The owner of holds: a thread of this process, or a guard or handle that threads pass on.
-///
-/// The holds of an owner keep a `Weak` of `alive`, so that they are not renewed after the owner is dropped. Numbers come
+/// Each hold keeps a `Weak` of its owner's `alive`, so that the hold is not renewed after the owner is dropped. Ids come
 /// from a counter and are never reused, unlike the operating system's thread ids.
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -25,17 +23,19 @@ pub(crate) struct Owner {
     pub(crate) held: OwnerHolds,
 }
 
-/// The living owners by process and number. A forked child does not change the entries of its parent.
+/// The living owners by process id and owner id. The process id separates the owners of a forked child from those of its
+/// parent.
 static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
 
 type Owners = BTreeMap<(u32, u64), Weak<Owner>>;
 
-/// The process that uses [`OWNERS`]; 0 for none yet.
+/// The id of the process that uses [`OWNERS`]; 0 if no process has used it.
 static USED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// Returns the owners; `None` in a forked child if a thread of its parent had locked the mutex during the fork.
+/// Returns `None` in a forked child if a thread of its parent had locked the mutex at the fork.
 fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
-    // `USED_BY` is set before the mutex is locked, so a child that is forked in between does not wait for the mutex.
+    // `USED_BY` is set before the mutex is locked. So a child that is forked while the mutex is locked finds its parent's
+    // id, and does not wait for the mutex.
     let user = USED_BY.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire);
     if user.is_ok() || user == Err(pid) {
         return Some(OWNERS.lock().unwrap_or_else(PoisonError::into_inner));
@@ -47,7 +47,8 @@ fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
-    /// The number needs no destructor, so it outlives the other thread-local values: an ending thread keeps its number.
+    /// A `Cell<u64>` has no destructor, so an ending thread has its number even after its other thread-local values are
+    /// dropped.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -62,8 +63,8 @@ impl Owner {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
                     let token = Owner::register(pid, current_thread_id());
-                    // The owner of a forked thread is not dropped, because another thread may have locked its mutex during the
-                    // fork.
+                    // In a forked child, the parent's owner is leaked. Its drop could wait for a mutex that another thread
+                    // had locked at the fork.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
                 }
@@ -89,12 +90,11 @@ impl Owner {
         })
     }
 
-    /// Returns a new owner with a number of its own, which is not a thread.
     pub(crate) fn without_thread(pid: u32) -> Arc<Owner> {
         Owner::register(pid, new_number())
     }
 
-    /// Returns a new owner with the number of the calling thread, for handles that threads pass on.
+    /// Returns a new owner for a handle that threads pass to each other. It has the number of the calling thread.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Owner::of(pid, current_thread_id())
     }
@@ -111,7 +111,7 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.pid != process::id() {
-            // In a forked child, another thread may have locked the mutex during the fork.
+            // In a forked child, `held` is leaked, because another thread may have locked its mutex at the fork.
             std::mem::forget(std::mem::take(&mut self.held));
         } else if let Some(mut owners) = owners(self.pid) {
             let key = (self.pid, self.id);
@@ -129,8 +129,8 @@ fn new_number() -> u64 {
 
 /// Returns the number that this library has given the calling thread.
 ///
-/// Numbers start at 1 and are never used twice in a process, not even for an [`OwnedGuard`](crate::OwnedGuard).
-/// [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
+/// Numbers start at 1. A process never uses a number twice, and each [`OwnedGuard`](crate::OwnedGuard) has a number of its
+/// own. [`Lock::is_held_by_thread`](crate::Lock::is_held_by_thread) takes such a number.
 ///
 /// # Examples
 ///

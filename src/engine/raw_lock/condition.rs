@@ -1,8 +1,8 @@
 //! Waiting on a condition of a held lock, and signalling it.
 //!
-//! A waiter enters the queue of the condition while it holds the lock, releases all levels, sleeps until it is signalled, and
-//! acquires the lock again, whatever the outcome. If it cannot return after a signal, or if a signal is in doubt, another
-//! waiter is signalled instead.
+//! A waiter enters the queue of the condition while it holds the lock. It then releases all levels of its hold, and sleeps
+//! until it is signalled. It acquires the lock again even after a timeout or an interrupt. If a signalled waiter cannot
+//! acquire the lock again, another waiter is signalled instead.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,14 +20,13 @@ use crate::store::{
     StoreEntry,
 };
 
-/// How often a waiter queries its queue entry without a message. A query keeps the entry, and bounds the cost of a lost
-/// message.
+/// A waiter that receives no message queries its queue entry after this time. The query keeps the entry alive, and finds a
+/// signal whose message was lost.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 const POLLS: &str = "a polled lock has no conditions, because its waiters receive no messages; use a condition of \
     Client::lock, which is the same lock";
 
-/// A completed wait. The lock is held again.
 pub(crate) struct Waited {
     /// The last level that was acquired again.
     pub(crate) entry: Entry,
@@ -50,8 +49,8 @@ struct Place<'a> {
 }
 
 impl RawLock {
-    /// Releases all levels of the current thread's hold, waits for a signal, and acquires them again. `of_guard` is the hold of
-    /// a guard that waits; after an error it is not held.
+    /// Releases all levels of the current thread's hold, waits for a signal, and acquires the levels again. If a guard
+    /// waits, `of_guard` is its hold.
     pub(crate) fn wait_on(
         &self,
         condition: &Arc<str>,
@@ -65,7 +64,7 @@ impl RawLock {
         let lock = || Arc::clone(&self.key.lock.name);
         let other = self.key.other_side();
         if other.is_some_and(|other| me.held.stands(&other)) {
-            // A thread that holds the read lock could not acquire the write lock again.
+            // While the thread holds the read lock, it could not acquire the write lock again.
             return Err(Error::Upgrade { lock: lock() });
         }
         if !hold.has_levels_of(of_guard.is_some()) {
@@ -82,7 +81,7 @@ impl RawLock {
         place.enlist(&hold)?;
         let leases = match self.give_all_back(&me, &hold) {
             Ok((leases, Ok(()))) => leases,
-            // An unlock without a reply is repeated in the background.
+            // The unlock got no reply, and is repeated in the background while this thread waits.
             Ok((leases, Err(error))) if error.may_pass() => leases,
             Ok((_, Err(error))) | Err(error) => {
                 place.pass_on(false);
@@ -143,7 +142,7 @@ impl RawLock {
         })
     }
 
-    /// Returns the calling thread and its hold, if this lock has conditions.
+    /// Returns the calling thread and its hold. Fails if this lock has no conditions.
     fn held_with_conditions(&self) -> Result<(Arc<Owner>, Arc<Hold>)> {
         self.ready()?;
         self.inner.store.redis_for(&self.key.lock)?;
@@ -171,7 +170,7 @@ impl RawLock {
         Ok((leases, outcome))
     }
 
-    /// Acquires one level for each lease. Each lease begins anew.
+    /// Acquires one level for each lease. Each lease counts from the new acquisition.
     fn take_again(&self, me: &Owner, leases: &Leases) -> Result<Entry> {
         let mut last: Option<Entry> = None;
         loop {
@@ -208,7 +207,7 @@ impl Place<'_> {
         self.raw_lock.ask_condition(&op, deadline)
     }
 
-    /// Enters the queue while `hold` is held. No client can signal before the lock is released.
+    /// Enters the queue while `hold` is held. No thread can signal before this one releases the lock.
     fn enlist(&self, hold: &Hold) -> Result<()> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
@@ -246,7 +245,7 @@ impl Place<'_> {
         match self.ask(ConditionStep::Leave, deadline) {
             Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
-            // Another waiter gets the signal, if there was one.
+            // If this waiter was signalled, another waiter gets the signal.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
                 self.pass_on(!matches!(reason, Ended::Woken));
             }
@@ -254,7 +253,7 @@ impl Place<'_> {
         reason
     }
 
-    /// Leaves the queue in the background, and passes on a signal that this waiter may have received.
+    /// Leaves the queue in the background. If this waiter may have been signalled, another waiter gets the signal.
     fn pass_on(&self, was_told: bool) {
         let RawLock { inner, key, .. } = self.raw_lock;
         let place = EntryInDoubt {

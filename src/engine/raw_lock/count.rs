@@ -13,7 +13,7 @@ use crate::ground::events::{self, WaitSpan};
 use crate::ground::loss::LossCause;
 use crate::store::{CountOp, CountStep, Refusal};
 
-/// How often a waiter queries the counter without a message.
+/// A waiter that receives no message queries the counter after this time.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
 impl RawLock {
@@ -49,7 +49,7 @@ impl RawLock {
         })
     }
 
-    /// Gives up the ownership of acquired permits. They stay acquired.
+    /// Gives up the ownership of acquired permits. The permits stay acquired in the store.
     pub(crate) fn forget(&self, hold: &Hold) -> Result<()> {
         let deadline = self.inner.deadline();
         match hold.release_level(0, deadline) {
@@ -59,7 +59,7 @@ impl RawLock {
         }
         self.inner.watchdog.unwatch(hold);
         if self.key.lock.kind.rules().has_ids {
-            // The store knows only the permit ids, which stay valid without a handle.
+            // The ids of these permits stay valid without a handle, so the store needs no request.
             hold.close_listeners();
             return Ok(());
         }
@@ -94,7 +94,6 @@ impl RawLock {
 
 struct CountVisit<'a> {
     raw_lock: &'a RawLock,
-    /// True if the first refusal of this wait was reported.
     was_refused: bool,
 }
 

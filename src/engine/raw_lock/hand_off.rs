@@ -11,7 +11,8 @@ use crate::ground::events;
 use crate::store::{Left, Outcome, Released};
 
 impl RawLock {
-    /// Hands the hold off to the first waiter of the queue; `None` if no waiter takes it, or if nothing was changed.
+    /// Hands the lock off to the first waiter of the client's queue. Returns `None` if nothing was changed, so that the
+    /// caller releases the hold instead.
     pub(super) fn hand_off(
         &self,
         hold: &Hold,
@@ -58,13 +59,13 @@ impl RawLock {
             }
             Ok(Outcome::Gone(cause)) => Err(self.inner.watchdog.lost_in_release(hold, cause)),
             Ok(Outcome::Unknown { in_doubt, error }) => {
-                // Either of the two holds may be in the store.
+                // The store may have the old hold or the hold of the successor.
                 let not_after = in_doubt.not_after(0).unwrap_or_default();
                 self.inner.watchdog.resolve_later(in_doubt);
                 self.inner.watchdog.resolve_later(next.in_doubt(not_after));
                 Err(error)
             }
-            // Nothing was changed. A plain release follows, and returns the error if there is one.
+            // Nothing was changed. The caller sends a plain release, which reports an error if there is one.
             Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);
@@ -72,12 +73,13 @@ impl RawLock {
         Some(outcome)
     }
 
-    /// Frees the hold of a waiter that left the queue before it was granted.
+    /// Frees the successor's hold, because the waiter left the queue before the grant.
     fn take_back(&self, successor_hold: &Hold, mut claim: Claim, deadline: Instant) {
         successor_hold.release_level(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
         claim.count = 1;
-        // The releaser's own hold is released in any case. If this release fails, it is repeated in the background.
+        // The hand-off has released the caller's own hold, so this error is only logged. `free` repeats the release in the
+        // background.
         if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);
         }

@@ -27,7 +27,6 @@ use crate::ground::observer::Event;
 use crate::ground::time;
 use crate::store::Granted;
 
-/// Access to one lock with one lease.
 #[derive(Clone, Debug)]
 pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
@@ -36,7 +35,7 @@ pub(crate) struct RawLock {
     pub(crate) polling: Option<Box<Polling>>,
     /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
-    /// The error in the name of the lock, if there is one. Every operation returns it.
+    /// The error in the name of the lock, if there is one. Every operation returns this error.
     pub(crate) flaw: Option<Box<Error>>,
     /// The members of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
@@ -45,14 +44,14 @@ pub(crate) struct RawLock {
     pub(crate) prefers_readers: bool,
 }
 
-// The flaw may have a source of any type, but is never changed.
+// The flaw may contain an error of any type. It is never changed, so a panic cannot leave it inconsistent.
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
 
 pub(crate) struct Entry {
     pub(crate) hold: Arc<Hold>,
     pub(crate) level: LevelId,
-    /// The owner of the hold, which is renewed until the owner is dropped.
+    /// The hold is renewed until this owner is dropped.
     pub(crate) owner: Arc<Owner>,
 }
 
@@ -63,7 +62,7 @@ impl Entry {
 }
 
 impl RawLock {
-    /// Returns the flaw of this lock, or an error in a forked child, before any request is sent.
+    /// Fails if the lock has a flaw, or in a forked child. Must be called before any request is sent.
     pub(crate) fn ready(&self) -> Result<()> {
         if let Some(flaw) = &self.flaw {
             return Err((**flaw).clone());
@@ -81,7 +80,6 @@ impl RawLock {
         self.acquire_as(me, limit)
     }
 
-    /// Acquires the lock for a new owner that is not a thread.
     pub(crate) fn acquire_owned(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         self.check()?;
         self.acquire_as(Owner::without_thread(self.inner.pid), limit)
@@ -105,8 +103,8 @@ impl RawLock {
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.stands(key) {
-            // Fails before the thread joins the queue. In the queue, the thread would be after waiters that wait for its own
-            // hold of the other side.
+            // This must fail before the thread joins the queue. In the queue, the thread could be behind a waiter that waits
+            // for this thread's hold of the other side.
             self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);
@@ -146,8 +144,8 @@ impl RawLock {
         outcome
     }
 
-    /// Returns the thread's hold of the other side, inside which this hold may begin. Fails if the thread would wait for its
-    /// own hold.
+    /// Returns the thread's hold of the other side of a read-write lock, if a new hold may begin inside it. Fails if the
+    /// thread would wait for its own hold.
     fn outer_hold(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));

@@ -15,14 +15,14 @@ use crate::store::{Left, Outcome, Released};
 const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 
 impl RawLock {
-    /// Releases level `level` of `hold`, for the thread that holds it. The caller has called [`RawLock::ready`].
+    /// The caller must have called [`RawLock::ready`].
     pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
-        // A guard may be dropped while its thread ends. Then the thread has no owner any more.
+        // A guard may be dropped while its thread ends, when the thread has no `Owner`.
         let me = self.inner.thread(&self.key.lock.name).ok();
         self.release_of(me.as_deref(), hold, level)
     }
 
-    /// Releases level `level` of `hold`, for `owner`. The caller has called [`RawLock::ready`].
+    /// The caller must have called [`RawLock::ready`].
     pub(crate) fn release_of(
         &self,
         owner: Option<&Owner>,
@@ -46,7 +46,7 @@ impl RawLock {
                 self.give_level_back(hold, &claim, in_flight_id, deadline)
             }
             ReleasePlan::Expired(claim) => {
-                // The leases of the remaining levels have ended, so their loss is reported now, and the lock is freed.
+                // The leases of the remaining levels have ended. Their loss is reported, and the lock is freed.
                 self.inner.watchdog.report_expired(hold);
                 self.release_whole(hold, &claim, deadline)
             }
@@ -57,12 +57,12 @@ impl RawLock {
         outcome
     }
 
-    /// Releases `hold`, which has one level, in the background. The caller has called [`RawLock::ready`].
+    /// Releases `hold` in the background. It must have one level, and the caller must have called [`RawLock::ready`].
     pub(crate) fn release_in_background(&self, owner: &Owner, hold: &Arc<Hold>, level: LevelId) {
         self.inner.watchdog.end_lapsed(hold);
         let in_doubt = hold.in_doubt();
         let deadline = self.inner.deadline();
-        // Any other plan means that the hold was lost, which is already reported.
+        // Any other plan means that the hold was lost. Its loss is already reported.
         if let ReleasePlan::Whole(claim) = hold.release_level(level, deadline) {
             if self.inner.watchdog.release_later(in_doubt) {
                 self.inner.watchdog.unwatch(hold);
@@ -70,7 +70,6 @@ impl RawLock {
                 hold.close_listeners();
                 events::unlocked(&claim.name, &claim.visitor);
             } else if let Err(error) = self.release_whole(hold, &claim, deadline) {
-                // The client was shut down, and has no thread for the release.
                 events::unlock_failed(&claim.name, &error);
             }
         }
@@ -94,7 +93,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // Some parts of the store may still have the hold. `lost` releases it there in the background.
+                // Some nodes of the store may have the hold. `lost` releases it on these nodes in the background.
                 Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {
@@ -125,7 +124,7 @@ impl RawLock {
         outcome
     }
 
-    /// Frees the lock and wakes the next waiter. Returns the cause if the hold was gone.
+    /// Frees the lock and wakes the client's next waiter. Returns the cause if the store no longer had the hold.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut head_start, mut pause) = (None, None);
         let left = match &self.polling {
@@ -140,7 +139,7 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.resolve_later(leftover);
                 }
-                // Another process needs two round trips to receive the message and to attempt.
+                // Another process needs two round trips, to receive the unlock message and to attempt.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);
@@ -169,7 +168,7 @@ impl RawLock {
         outcome
     }
 
-    /// How long pollers need to find the lock free: the longest pause between their attempts, and a request.
+    /// Returns the longest time between two attempts of a poller; `None` if the lock is not polled.
     pub(super) fn poll_pause(&self) -> Option<Duration> {
         let is_polled = (self.inner.store.facts().is_polled)(self.key.lock.kind);
         let longest = match &self.polling {

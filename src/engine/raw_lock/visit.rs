@@ -19,8 +19,8 @@ use crate::store::{Granted, InDoubt, Outcome, Refusal, StoreEntry};
 pub(super) struct LockVisit<'a> {
     raw_lock: &'a RawLock,
     me: Arc<Owner>,
-    /// The visitor id of all attempts, for locks where a refused attempt leaves a queue entry in the store. Elsewhere each
-    /// attempt has its own id, so that one can be resolved while the next runs.
+    /// The visitor id of all attempts, for kinds of lock where a refused attempt leaves a queue entry in the store. For
+    /// other kinds, each attempt has its own id. So an in-doubt attempt can be resolved while the next one runs.
     visitor: Option<VisitorId>,
     was_refused: bool,
     /// True if this wait makes more than one attempt.
@@ -29,10 +29,10 @@ pub(super) struct LockVisit<'a> {
     has_place: bool,
     was_contended: bool,
     holder: Option<Box<str>>,
-    /// The holder named by the first refusal, for the span.
+    /// The holder named by the first refusal, for the tracing span.
     pub(super) first_holder: Option<Box<str>>,
     pub(super) attempts: u32,
-    /// The entry of this wait in the list of waits, see `Client::activity`.
+    /// The entry of this wait in the list of waits that `Client::activity` returns.
     open_wait: Option<OpenWait>,
     via: Option<&'static str>,
 }
@@ -43,7 +43,7 @@ impl Visit for LockVisit<'_> {
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
         self.attempts += 1;
         let RawLock { inner, key, .. } = self.raw_lock;
-        // Called before each attempt, because the renewal thread may die during the wait.
+        // Checked before each attempt, because the renewal thread may die during the wait.
         inner.watchdog.ensure_running(&key.lock.name)?;
         if let Some(hold) = self.current()
             && let Some(entry) = self.reenter(&hold, deadline)?
@@ -84,7 +84,7 @@ impl Visit for LockVisit<'_> {
 
     fn offer(&self) -> Option<HandOffOffer> {
         let rules = self.raw_lock.key.lock.kind.rules();
-        // A re-entry overtakes the queue.
+        // A thread that re-enters its hold bypasses the queue.
         let is_inside = || self.current().is_some_and(|hold| hold.excludes_overlap());
         (rules.queues_locally && !is_inside()).then(|| HandOffOffer {
             thread: self.me.id,
@@ -96,8 +96,8 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
-            // No thread of this client holds the lock now. The waiter notes this itself, because the watchdog has no loss to
-            // report.
+            // No thread of this client holds the lock now. The watchdog reports no loss of this hold, so the waiter itself
+            // wakes the queue.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -155,12 +155,13 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // The first attempt for a `MultiLock` tries every member, like `try_lock`. The refusal names the holder.
+        // The first attempt for a `MultiLock` tries every member without queueing, like `try_lock`. Its refusal names the
+        // holder.
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // A listed waiter attempts as the first waiter of the client's queue, so it may take a queue entry in the
-                // store.
+                // A waiter with an `open_wait` attempts as the first waiter of the client's queue, so it may take a queue
+                // entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },
@@ -168,7 +169,7 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// Returns the hold of the calling thread, to re-enter or to release first.
+    /// Returns the thread's current hold of this lock, if holds of this kind belong to threads.
     fn current(&self) -> Option<Arc<Hold>> {
         let key = &self.raw_lock.key;
         let current = self.me.held.current(key);
@@ -209,7 +210,6 @@ impl<'a> LockVisit<'a> {
                     hold.set_may_outlast();
                 }
                 if !hold.is_valid() {
-                    // The reply came after the end of the granted lease.
                     self.resolve_attempt(claim.in_doubt(0));
                     let reason = "the reply arrived after the granted lease had ended";
                     let (name, visitor) = (&claim.name, Some(&claim.visitor));
@@ -239,7 +239,7 @@ impl<'a> LockVisit<'a> {
                 }
                 Ok(ControlFlow::Continue(refusal))
             }
-            // The store has no hold of a new visitor id, so the waiter attempts again at once.
+            // Nothing was acquired, so the waiter attempts again at once.
             Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal::until(Some(Duration::ZERO)))),
             Outcome::Unknown { in_doubt, error } => {
                 self.resolve_attempt(in_doubt);
@@ -267,7 +267,7 @@ impl<'a> LockVisit<'a> {
         self.raw_lock.inner.watchdog.resolve_later(in_doubt);
     }
 
-    /// Re-enters `hold`; `None` if it has ended, so that a new hold has to begin.
+    /// Re-enters `hold`. Returns `None` if the hold has ended, so that the caller acquires a new one.
     fn reenter(&self, hold: &Arc<Hold>, deadline: Instant) -> Result<Option<Entry>> {
         if !hold.is_held() {
             return Ok(None);
@@ -292,7 +292,7 @@ impl<'a> LockVisit<'a> {
                 let lease = self.raw_lock.lease;
                 let entered = hold.entered(&claim, in_flight_id, lease, sent, may_run_again);
                 let Some(level) = entered else {
-                    // The hold has ended here during the request, and must not stay in the store.
+                    // The hold ended in this process during the request, so it must not stay in the store.
                     inner.watchdog.resolve_later(claim.in_doubt(0));
                     return Ok(None);
                 };
@@ -322,7 +322,6 @@ impl<'a> LockVisit<'a> {
 }
 
 impl Drop for LockVisit<'_> {
-    /// Gives up the queue entry of a wait that ended without the lock.
     fn drop(&mut self) {
         if let Some(visitor) = self.visitor.take().filter(|_| self.has_place) {
             let RawLock { inner, key, .. } = self.raw_lock;

@@ -1,4 +1,4 @@
-//! Guarded writes.
+//! Guarded writes: commands that the store runs only while a hold is valid.
 
 use crate::engine::hold::Hold;
 use crate::engine::raw_lock::RawLock;
@@ -9,7 +9,7 @@ use crate::ground::sync;
 use crate::store::{Guarded, Outcome};
 
 impl RawLock {
-    /// Runs `work` if `hold` is valid, for its owner. The caller has called [`RawLock::ready`].
+    /// The caller must have called [`RawLock::ready`].
     pub(crate) fn write(&self, hold: &Hold, work: Work<'_>) -> Result<Vec<Reply>> {
         let inner = &self.inner;
         work.check(&hold.name)?;
@@ -30,8 +30,8 @@ impl RawLock {
                 Ok(Outcome::Refused(left)) => sync::sleep(left),
                 Ok(Outcome::Gone(cause)) => return Err(inner.watchdog.lost(hold, cause)),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    // An error after which the work may have run is returned as it is. After any other error the work did
-                    // not run; if the validity has ended meanwhile, the loss is returned instead.
+                    // If the work may have run, the error is returned unchanged. Otherwise the work did not run. If the
+                    // validity has also ended, the loss is returned instead of the error.
                     let is_done =
                         error.is_ambiguous() || matches!(error, Error::CommandFailed { .. });
                     let has_ended = || hold.lapse().is_some() || hold.loss_cause().is_some();

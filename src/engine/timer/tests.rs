@@ -113,7 +113,7 @@ fn a_sweep_needs_64_cancelled_entries_and_half_of_all() {
     assert_eq!(bench.lying(), 400);
     bench.cancel(200..201);
     assert_eq!(bench.lying(), 199);
-    // Counting begins anew with the entries that are left.
+    // A sweep sets the count of cancelled entries to 0.
     bench.cancel(201..300);
     assert_eq!(bench.lying(), 199);
     bench.cancel(300..301);
@@ -177,7 +177,7 @@ fn closing_wakes_the_thread() {
     assert_eq!(told.recv_timeout(LONG), Ok(true));
 }
 
-/// Waits until a thread sleeps at the timer, and returns how often it has done so.
+/// Waits until `thread` sleeps at the timer. Returns the line of its status that counts its sleeps.
 #[cfg(target_os = "linux")]
 fn sleeps(timer: &Timer<Item>, thread: &std::path::Path) -> Option<String> {
     while !timer.inner.lock().asleep {

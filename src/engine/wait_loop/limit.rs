@@ -18,7 +18,7 @@ pub(crate) struct WaitLimit<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Once,
-    /// Until `end`. A test that advances the clock brings `end` nearer. `ahead` is how far the clock had been advanced when
+    /// The wait ends at `end`, or earlier if a test advances the clock. `ahead` is how far the clock had been advanced when
     /// the wait began.
     Until {
         end: Instant,

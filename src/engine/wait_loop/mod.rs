@@ -1,8 +1,8 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
-//! Attempt, subscribe, attempt again, sleep: in this order a waiter misses no release between its refusal and its sleep.
-//! After a wake-up it attempts first and checks its deadline second. A waiter retries transient errors until its deadline.
-//! Without a deadline, it retries them for `outage_timeout`. `waiting.rs` decides each step.
+//! A waiter attempts, subscribes, attempts again and then sleeps. In this order it misses no release between a refusal and
+//! its sleep. After a wake-up, a waiter attempts before it checks its deadline. It retries after transient errors until its
+//! deadline. A waiter without a deadline retries for `outage_timeout`. `waiting.rs` decides each step.
 
 mod limit;
 mod sleeper;
@@ -35,35 +35,35 @@ pub(crate) trait Visit {
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
 
-    /// The queue entry of this wait in the store, if it has one.
+    /// Returns the queue entry of this wait in the store, if the store has one.
     fn entry(&self) -> Option<StoreEntry<'_>> {
         None
     }
 
-    /// The data a releaser needs to hand its hold off to this waiter; `None` if this waiter does not join the client's
-    /// queue.
+    /// Returns the data that a releaser needs to hand the lock off to this waiter. `None` keeps this waiter out of the
+    /// client's queue.
     fn offer(&self) -> Option<HandOffOffer> {
         None
     }
 
-    /// Accepts a hold that was handed off; `None` if the hold is no longer valid.
+    /// Accepts a hold that was handed off. Returns `None` if the hold is no longer valid.
     fn accept(&self, _hold: Arc<Hold>) -> Option<Self::Entry> {
         None
     }
 
-    /// Frees a hold that was handed off to a waiter that has acquired the lock itself.
+    /// Frees a hold that was handed off after this waiter had acquired the lock by an attempt.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Called when this wait joins the client's queue, or would join it if `Visit::offer` returned an offer.
+    /// Called when this wait joins the client's queue. If `Visit::offer` returns `None`, this is called at the same point.
     fn joined(&mut self) {}
 
     fn slept(&mut self, _now: Instant) {}
 
-    /// Called when this wait has acquired the lock. The argument says how, for `Event::Acquired`.
+    /// Called when this wait has acquired the lock. `Event::Acquired` contains `_via`.
     fn acquired_via(&mut self, _via: &'static str) {}
 }
 
-/// The pauses between attempts of a spin lock, which receives no messages.
+/// The pauses between the attempts of a spin lock. Its waiters receive no messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polling {
     pub(crate) first: Duration,
@@ -72,10 +72,9 @@ pub(crate) struct Polling {
 
 /// Waits until an attempt succeeds, the limit is reached, or an attempt fails with a permanent error.
 ///
-/// `Ok(None)` means that the waiter was refused until the limit. A waiter that is refused, or finds the client's queue busy,
-/// joins that queue if `Visit::offer` returns an offer. In the queue it sleeps until it is the first waiter, or until the
-/// lock is handed off to it. A waiter leaves the queue without the lock only after a last attempt, or if a waiter before it
-/// was refused just now.
+/// `Ok(None)` means that the waiter was refused until the limit. A waiter joins the client's queue if the queue is busy or
+/// the waiter's first attempt is refused. In the queue, the waiter sleeps until it is the first one or the lock is handed
+/// off to it. A waiter gives up only after a last attempt of its own, or after a fresh refusal of the first waiter.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -94,7 +93,7 @@ pub(crate) fn wait<V: Visit>(
     let polls = polling.map(|it| Backoff::between(it.first, it.longest));
     let began = time::now();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
-        // All connections of the client were in use until the end of the wait.
+        // All connections of the client were in use until the limit.
         Err(error) if is_exhausted(&error) && limit.time().has_waited(began) => Ok(None),
         outcome => outcome,
     };
@@ -107,7 +106,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// How this wait has acquired the lock if its next attempt succeeds.
+    /// The argument of `Visit::acquired_via` if the next attempt succeeds.
     woken_by: &'static str,
 }
 
@@ -123,7 +122,7 @@ impl<V: Visit> Wait<'_, V> {
             if let Some(entry) = self.take() {
                 return Ok(Some(entry));
             }
-            // Checked before each attempt, because an attempt may take long.
+            // The interrupt is checked before each attempt, because an attempt may take long.
             if limit.is_raised() {
                 let lock = Arc::clone(name);
                 return Err(Error::Interrupted { lock });
@@ -173,15 +172,15 @@ impl<V: Visit> Wait<'_, V> {
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // Each message is delivered to the listener that arrived first, and only the first waiter of the queue can use
-            // it.
+            // Each message goes to the listener that subscribed first. This waiter is now the last of the queue and could
+            // not use a message, so it unsubscribes.
             self.sleeper.unsubscribe();
             self.join(false);
         }
         entry
     }
 
-    /// Sleeps until `until` without consuming messages. Ends earlier if the lock is handed off to this waiter.
+    /// Sleeps until `until`, or until the lock is handed off to this waiter. Consumes no messages.
     fn rest(&mut self, until: Instant) -> Result<()> {
         while self.sleeper.sleep_past_messages(until)? != Wake::TimedOut
             && !self.node.as_ref().is_some_and(Node::is_granted)
@@ -205,7 +204,6 @@ impl<V: Visit> Wait<'_, V> {
         if let Some(node) = self.node.as_ref().filter(|_| is_refused) {
             node.note_refused_before_joining();
         }
-        // The wait is listed from here on.
         self.visit.joined();
     }
 
@@ -238,7 +236,7 @@ impl<V: Visit> Wait<'_, V> {
         let node = self.node.take();
         match node.and_then(|node| node.leave(has_the_lock, is_shared)) {
             None => outcome,
-            // The store granted the lock twice, so one of the two holds has ended.
+            // An attempt and a hand-off both succeeded, so one of the two holds has already ended.
             Some(hold) if has_the_lock => {
                 self.visit.discard(&hold);
                 outcome

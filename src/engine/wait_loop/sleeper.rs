@@ -1,4 +1,4 @@
-//! The sleep of one waiting thread, and its wake-up.
+//! How one waiting thread sleeps and is woken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
 use crate::store::{Delivery, Store, StoreEntry, Subscription};
 
-/// Where one thread sleeps: a parker and a subscription, created when first needed.
+/// The parker and the subscription of one waiting thread. Each is created when first needed.
 pub(super) struct Sleeper<'a> {
     store: &'a dyn Store,
     lock: &'a LockId,
@@ -75,10 +75,10 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Unsubscribes. A message that this waiter has not used for an attempt is passed to the next waiter of the channel.
+    /// Unsubscribes. A message that this waiter has not used for an attempt is passed to the channel's next listener.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The registration is dropped first, because the subscription delivers messages to it.
+            // The listener leaves its queue before `keep` ends the sources of its messages.
             drop(subscription.registration);
             drop(subscription.keep);
         }
@@ -90,7 +90,7 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Sleeps until a wake-up, or `deadline`. Fails after an interrupt or the shutdown of the client.
+    /// Sleeps until a wake-up, or until `deadline`. Fails after an interrupt or the shutdown of the client.
     pub(super) fn sleep(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = match &mut self.subscription {
             Some(it) => it.registration.park(Some(deadline)),

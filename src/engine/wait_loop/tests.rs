@@ -1,4 +1,5 @@
-//! The rules of a wait, one per row: each event and the step that follows, in ms since the beginning, or a range if random.
+//! A table of the rules of a wait. Each row has the events of one wait and the steps that follow. Times are in ms since the
+//! beginning of the wait. A random time is a range.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::RangeInclusive;
@@ -18,18 +19,18 @@ enum Limit {
     For(u64),
 }
 
-/// A reply or a wake-up of the wait, or the state that the wait sees from now on.
+/// A reply, a wake-up, or a change of the state that the wait sees.
 #[derive(Clone, Copy)]
 enum Told {
     Nothing,
-    /// Another client has the lock, with this much of its lease left.
+    /// Another client has the lock. The number is the rest of its lease in ms.
     Refused(u64),
-    /// Another client has the lock, without a TTL.
+    /// Another client has the lock, and its key has no TTL.
     Endless,
-    /// A split vote, with this round trip.
+    /// The votes were split. The number is the round trip in ms.
     Split(u64),
     Fails(fn(Arc<str>) -> Error),
-    /// The wait is queued, as the first waiter. The number is the time of the last usable reply.
+    /// The waiter is the first of its queue. The number is the time of the last usable reply.
     First(u64),
     Behind(u64),
     HeldLocally(u64),
@@ -39,7 +40,7 @@ enum Told {
     Hears(Delivery, u64),
     Woken,
     TimedOut,
-    /// The wait is woken and refused this many times, and sleeps.
+    /// The waiter is woken this many times, and each attempt that follows is refused.
     WokenInVain(u32),
 }
 
@@ -129,7 +130,6 @@ fn rows() -> Vec<Row> {
             (0, Nothing, Attempts(750..=750)), (9, Refused(60_000), Joins), (9, Nothing, Listens),
             (9, Hears(Pending, 0), Sleeps(1009..=1109)), (12, Woken, Attempts(762..=762)),
             (20, Refused(60_000), Joins), (20, Nothing, Sleeps(1020..=1120))]),
-        // Deadline and grace.
         ("a wait of zero allows one round trip", For(0), vec![
             (0, Nothing, Attempts(180..=180)), (9, Refused(5000), Does::Refused)]),
         ("it sleeps to its deadline, asks once more, and gives up", For(500), vec![
@@ -148,7 +148,6 @@ fn rows() -> Vec<Row> {
             (0, Nothing, Attempts(680..=680)), (9, Endless, Joins), (9, First(9), Listens),
             (9, Hears(Pending, 0), Sleeps(500..=500)), (500, TimedOut, Attempts(680..=680)),
             (510, Endless, Does::Fails("no_ttl"))]),
-        // An outage.
         ("an outage is the end of a wait without a deadline", Forever, vec![
             (0, Nothing, Attempts(750..=750)), (9, Fails(unreachable), Joins), (9, Nothing, Sleeps(14..=24)),
             (1200, TimedOut, Attempts(1480..=1480)), (1250, Fails(unreachable), Joins),
@@ -172,7 +171,6 @@ fn rows() -> Vec<Row> {
             (20, TimedOut, Attempts(680..=680)), (30, Refused(5000), Joins), (30, Nothing, Listens),
             (30, Hears(Pending, 0), Sleeps(500..=500)), (500, TimedOut, Attempts(680..=680)),
             (510, Fails(unreachable), Does::Fails("unreachable"))]),
-        // A split vote.
         ("several that ask at once part, further each time, whatever messages come", Forever, vec![
             (0, Nothing, Attempts(750..=750)), (10, Split(10), Joins), (10, First(10), Rests(30..=50)),
             (50, Nothing, Listens), (50, Hears(Live, 0), Attempts(800..=800)), (60, Split(10), Rests(90..=130)),
@@ -180,7 +178,6 @@ fn rows() -> Vec<Row> {
             (150, Woken, Attempts(900..=900)), (160, Split(10), Rests(180..=200))]),
         ("a split vote waits no longer than the wait", For(30), vec![
             (0, Nothing, Attempts(210..=210)), (10, Split(10), Joins), (10, First(10), Rests(30..=30))]),
-        // The queue of the client.
         ("a waiter that is first listens before it asks", Forever, vec![
             (0, First(0), Listens), (0, Hears(Live, 0), Attempts(750..=750))]),
         ("a waiter behind others sleeps a second at most, and goes on if they were answered", Forever, vec![
@@ -206,7 +203,6 @@ fn rows() -> Vec<Row> {
         ("a waiter that has not asked reports no outage", Forever, vec![
             (0, Behind(0), Sleeps(1000..=1100)), (1100, TimedOut, Sleeps(1300..=1300)),
             (1300, TimedOut, Attempts(2050..=2050)), (1310, Fails(unreachable), Does::Fails("unreachable"))]),
-        // Messages.
         ("nobody asks again and again at a quorum that cannot be had, as each attempt that is undone is told", Forever, vec![
             (0, Hears(Live, 0), Attempts(750..=750)), (9, Fails(|lock| Error::NoQuorum { lock, granted: 1, refused: 0,
             unreachable: 2, needed: 2, nodes: vec![] }), Joins), (9, Nothing, Rests(14..=24))]),
@@ -362,6 +358,6 @@ fn a_wait_joins_a_queue_before_its_first_attempt() {
         })
     };
     assert!(matches!(first(false), Next::Join { is_refused: false }));
-    // A single attempt overtakes the queue.
+    // A single attempt bypasses the queue.
     assert!(matches!(first(true), Next::Attempt(_)));
 }

@@ -1,5 +1,5 @@
-//! The decisions of one wait: its next step, from the replies and the state it sees. This file uses no clock, no thread and no
-//! queue, so that each rule is a row of the table in `tests.rs`.
+//! Decides the next step of a wait from the replies to its attempts and the state of its queue. This file reads no clock and
+//! uses no thread, so that each rule is a row of the table in `tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -15,21 +15,21 @@ use crate::store::{Delivery, Refusal};
 
 #[derive(Debug)]
 pub(super) enum Next {
-    /// End the wait without the lock: it was refused until the limit, or failed.
+    /// End the wait without the lock. `Ok` means that the waiter was refused until the limit.
     Return(Result<()>),
     /// Send a request with this deadline.
     Attempt(Instant),
-    /// Join the queue of this client, if the kind of lock has one. `is_refused`: an attempt was refused just now.
+    /// Join the client's queue, unless `Visit::offer` returns `None`. `is_refused`: the last attempt was refused.
     Join { is_refused: bool },
     /// Subscribe to messages.
     Listen,
-    /// Sleep until a wake-up, or this instant.
+    /// Sleep until a wake-up, or until this instant.
     Sleep(Instant),
     /// Sleep until this instant, without consuming messages.
     Rest(Instant),
 }
 
-/// The current time, and the deadline of the wait, which a test may move.
+/// The current time, and the deadline of the wait. A test may move the deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     pub(super) now: Instant,
@@ -38,7 +38,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Whether the deadline has passed, and was later than the beginning of the wait, `began`.
+    /// Returns whether the deadline has passed. Returns false for a wait of zero, whose deadline is `began`.
     pub(super) fn has_waited(self, began: Instant) -> bool {
         self.end.is_some_and(|end| began < end && end <= self.now)
     }
@@ -53,40 +53,40 @@ pub(super) struct Seen {
     pub(super) messages: Option<(Delivery, Duration)>,
 }
 
-/// What a reply says about the lock, for all waiters of this client.
+/// What a reply to one waiter means for all waiters of this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
-    /// Another holder has it. `is_usable` is false after a hold of this client was released because too few replicas
-    /// acknowledged it: the other holder may lose its hold for the same reason.
+    /// Another holder has the lock. `is_usable` is false if too few replicas acknowledged a recent hold of this client. The
+    /// other holder may lose its hold for the same reason.
     Refused {
         is_usable: bool,
     },
-    /// No usable reply. `is_undone`: too few replicas acknowledged a hold, which was released.
+    /// An attempt got no usable reply. `is_undone`: its hold was released because too few replicas acknowledged the hold.
     Trouble {
         is_undone: bool,
     },
 }
 
-/// How much longer than the wait an attempt may take, so that a wait of zero allows one round trip.
+/// An attempt may end this long after the deadline of the wait, so that a wait of zero allows one round trip.
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 
-/// The part of [`GRACE`] that is reserved for the reply to travel back.
+/// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// A refusal of the first waiter counts for the waiters after it until it is this old. The first waiter makes an attempt
-/// about once in this time.
+/// A waiter may give up because of a refusal of its queue's first waiter that is younger than this. The first waiter makes
+/// an attempt about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
-/// Messages cause at most this many attempts in [`BURST_SPAN`], even if they are forged.
+/// Messages, even forged ones, cause at most this many attempts in [`BURST_SPAN`].
 pub(super) const BURST: u32 = 100;
 pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
 
-/// The longest pause between attempts, unless the store sets another one. A lost message delays a waiter by about this time
-/// at most.
+/// The longest pause between attempts, unless the store sets `Refusal::recheck_after`. A lost message delays a waiter by
+/// about this time at most.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// What a waiter does when it is its turn.
+/// The next step of a waiter that may attempt.
 #[derive(Debug)]
 enum Then {
     Attempt,
@@ -95,7 +95,7 @@ enum Then {
         length: Duration,
         listens: bool,
     },
-    /// The waiter has subscribed: attempt at once if messages arrive from now on, else sleep for this time.
+    /// The waiter has just subscribed. If the subscription is active, attempt at once. Otherwise sleep for this time.
     Listened(Duration),
     /// Sleep for this time without consuming messages.
     Rest(Duration),
@@ -104,8 +104,8 @@ enum Then {
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// For a queued waiter that may not attempt yet: false if the client yields the lock to other processes, else true.
-    /// `None` for all other waiters.
+    /// `None` for a waiter that may attempt. `Some(false)` if the client yields the lock to other processes. `Some(true)` if
+    /// the waiter is not the first, or a thread of this client holds the lock.
     is_behind: Option<bool>,
 }
 
@@ -132,8 +132,8 @@ pub(super) struct Waiting<'a> {
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// True if the time of the wait is over and the waiter makes a last attempt out of turn. Without an attempt of its own,
-    /// a waiter may not report an outage, and may give up only after a fresh refusal of the first waiter.
+    /// True if the deadline has passed and the waiter makes a last attempt, although its turn has not come. A waiter may
+    /// report an outage only after an attempt of its own.
     last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
@@ -143,7 +143,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// If `joins`, the client's queue is busy, and the waiter joins it before its first attempt.
+    /// `joins`: the client's queue is busy, so the waiter joins the queue before its first attempt.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,
@@ -178,7 +178,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Notes the reply to an attempt that did not get the lock. Returns what it says for other waiters.
+    /// Notes the reply to an attempt that did not get the lock. Returns what the reply means for other waiters.
     pub(super) fn on_reply(&mut self, answer: Result<Refusal>, time: Time) -> News {
         self.joins = true;
         let mut news = News::None;
@@ -198,13 +198,14 @@ impl<'a> Waiting<'a> {
                 if is_undone {
                     self.unreplicated_at = Some(time.now);
                 }
-                // A lack of connections says nothing about the lock.
+                // `Error::Exhausted` means that no connection was free, which says nothing about the lock.
                 if !is_exhausted(&error) {
                     news = News::Trouble { is_undone };
                 }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
-                    // The release after such an attempt publishes a message, which would wake this waiter and others at once.
+                    // Such an attempt is followed by a release, whose unlock message would wake this waiter and others at
+                    // once.
                     Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
@@ -223,7 +224,7 @@ impl<'a> Waiting<'a> {
         let silence = time.now.saturating_duration_since(self.last_usable);
         if is_over || is_outage && silence >= self.outage_timeout {
             let outcome = match trouble {
-                // An earlier attempt stays in doubt, even if the last one is not.
+                // An earlier in-doubt attempt may have acquired the lock, so its error is returned.
                 Some(error) if error.may_pass() => Err(self.in_doubt.take().unwrap_or(error)),
                 Some(error) => Err(error),
                 None => Ok(()),
@@ -308,7 +309,8 @@ impl<'a> Waiting<'a> {
                 self.sleep_step(length, seen)
             }
             Then::Pause { length, .. } => self.sleep_step(length, seen),
-            // The lock is contended. Subscribing before the first attempt saves a second attempt.
+            // A queued waiter knows that the lock is contended. By subscribing before its first attempt, it needs no second
+            // attempt before it sleeps.
             _ if seen.queue.is_some() && seen.messages.is_none() && !self.last_try_out_of_turn => {
                 Next::Listen
             }
@@ -316,11 +318,10 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Returns until when to pause before the attempt that follows a message. The pause is allowed because a message is only
-    /// a hint.
+    /// Returns the end of the pause before an attempt that a message caused; `None` for no pause.
     fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
-        // The client yields the lock to other processes, whatever messages arrive.
+        // While the client yields the lock to other processes, messages cause no attempt.
         if matches!(seen.queue.map(|queue| queue.turn), Some(Turn::Yield(_))) {
             return None;
         }
@@ -331,14 +332,13 @@ impl<'a> Waiting<'a> {
         }
         self.burst += 1;
         if self.burst > BURST {
-            // Even thousands of forged messages cause no more attempts than this.
             return Some(self.burst_began.checked_add(BURST_SPAN)?.min(*until));
         }
         let (_, longest) = seen.messages.filter(|(_, longest)| !longest.is_zero())?;
         Some((now + jitter(longest)).min(*until))
     }
 
-    /// Returns the step of a queued waiter out of turn; `None` if it may attempt.
+    /// Returns the next step of a queued waiter that may not attempt yet; `None` if it may attempt.
     fn step_out_of_turn(&mut self, queue: View, slept: Option<Sleep>, seen: Seen) -> Option<Next> {
         let time = seen.time;
         let heard = queue.last_usable;
@@ -399,7 +399,6 @@ impl<'a> Waiting<'a> {
         Next::Attempt(time.now + budget)
     }
 
-    /// During an outage, a wait without a deadline ends `outage_timeout` after the last usable reply.
     fn ends_at(&self, time: Time) -> Option<Instant> {
         let outage = self.last_usable.checked_add(self.outage_timeout);
         time.end.or(outage.filter(|_| self.is_in_trouble))
@@ -415,20 +414,21 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Whether a fresh reply to the first waiter counts for this waiter.
+/// Returns whether the first waiter got a usable reply recently, so that this waiter may give up without an attempt.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// The pause after a refusal: until the holder's lease ends, but never longer than a lost message may delay a waiter.
+/// Returns the pause after a refusal. It ends with the holder's lease, and after `recheck_after` or [`LONGEST_SLEEP`] at the
+/// latest.
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;
     left.map_or(longest, |left| longest.min(left + Duration::from_millis(1)))
 }
 
-/// Adds a random part, so that waiters that lost the same message do not attempt at once.
+/// Adds up to a tenth at random, so that waiters that missed the same message do not attempt at the same time.
 fn spread(most: Duration) -> Duration {
     most + jitter(most / 10)
 }

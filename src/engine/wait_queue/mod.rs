@@ -1,7 +1,8 @@
-//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts.
+//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts, apart
+//! from a waiter's last attempt at its deadline.
 //!
-//! A thread that unlocks hands its hold off to the first waiter of the queue, in one request (see `raw_lock/hand_off.rs`). A
-//! new waiter joins at the end. A re-entry and an attempt without a wait overtake the queue.
+//! A thread that unlocks hands the lock off to the first waiter with one request (see `raw_lock/hand_off.rs`). Re-entries
+//! and attempts without a wait bypass the queue.
 
 mod run;
 
@@ -15,27 +16,24 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// How long a waiter relies on a holder of this client without making an attempt.
+/// For this time after the last usable reply, a new waiter queues behind a holder of this client without an attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
-/// The wait queues of a client, by lock. `O` is the data a releaser needs to create a hold for a waiter, `G` that hold.
+/// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
-    /// A queue without waiters stays while the next waiter needs its state.
+    /// A queue without waiters stays in the map while the next waiter needs the state of the queue.
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
 }
 
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// Whether a thread of this client holds the lock, as far as known. While a thread holds the lock, no waiter makes an
-    /// attempt.
+    /// True if a thread of this client probably holds the lock. Waiters then expect a hand-off instead of making attempts.
     is_held_locally: bool,
     run: Run,
-    /// When the store last gave a usable reply.
     last_usable: Option<Instant>,
     is_in_doubt: bool,
-    /// The last time at which too few replicas acknowledged a hold.
     unreplicated_at: Option<Instant>,
 }
 
@@ -51,7 +49,7 @@ struct Waiter<O, G> {
 /// | Waiting | the waiter joins; the hand-off failed | Successor, Left |
 /// | Successor | the releaser | Granted, Waiting, Left |
 /// | Granted | the releaser | Left, with the hold |
-/// | Left | the waiter, at any time | – (the releaser keeps the hold) |
+/// | Left | the waiter, at any time | – (a later grant fails, and the releaser frees the hold) |
 #[derive(Debug)]
 enum State<G> {
     Waiting,
@@ -82,8 +80,7 @@ impl<O, G> Default for WaitQueue<O, G> {
 }
 
 impl<O, G> WaitQueues<O, G> {
-    /// Whether a new waiter for `lock` has to queue: other waiters are queued, the client yields the lock to other
-    /// processes, or a thread of this client holds the lock.
+    /// Returns whether a new waiter for `lock` has to queue.
     pub(crate) fn is_busy(&self, lock: &LockId) -> bool {
         let wait_queues = self.wait_queues.lock();
         wait_queues.get(lock).is_some_and(WaitQueue::is_busy)
@@ -94,7 +91,7 @@ impl<O, G> WaitQueues<O, G> {
         wait_queues: &'a mut HashMap<LockId, WaitQueue<O, G>>,
         lock: &LockId,
     ) -> &'a mut WaitQueue<O, G> {
-        // Amortised: swept each time that the map is full.
+        // Idle queues are removed only when the map is full, so that the amortised cost is constant.
         if wait_queues.len() == wait_queues.capacity() {
             wait_queues.retain(|_, queue| queue.is_busy());
         }
@@ -127,8 +124,8 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the first waiter of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// `None` if no thread waits, or if it is time to yield the lock to other processes. `poll_pause` is how long polling
-    /// processes need to find the lock free; `None` if the lock is not polled.
+    /// Returns `None` if no thread waits, or if the client must now yield the lock to other processes. Other processes that
+    /// poll find a free lock within `poll_pause`, which is `None` for a lock without pollers.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -153,10 +150,9 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that no thread of this client holds the lock any more, and wakes the first waiter of the queue. `head_start` is
-    /// the time for which the client yields the lock to other processes, and the number of their waiters that were notified.
-    /// The first waiter of this client attempts after that time. After a long run, the client yields the lock to pollers for
-    /// `poll_pause`.
+    /// Notes that no thread of this client holds the lock, and wakes the first waiter of the queue. `head_start` is for how
+    /// long the client yields the lock to other processes, and how many of their waiters were notified. After a long run of
+    /// hand-offs, the client yields the lock to pollers for `poll_pause`.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -175,7 +171,7 @@ impl<O, G> WaitQueues<O, G> {
             wait_queues.remove(lock);
         }
         drop(wait_queues);
-        // The first waiter checks the queue when it wakes. If it leaves the queue before, it wakes the next waiter.
+        // If this waiter leaves the queue, `QueueNode::drop` wakes the next waiter.
         if let Some(first) = first {
             first.parker.give_permit();
         }
@@ -198,8 +194,8 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// The waiter chosen for a hand-off. It may still leave the queue before the grant. The releaser completes the hand-off with
-/// [`Successor::grant`], or frees the lock and calls [`WaitQueues::freed`].
+/// The waiter chosen for a hand-off. This waiter may leave the queue before the grant. The releaser must call
+/// [`Successor::grant`], or free the lock and call [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
     wait_queues: Arc<WaitQueues<O, G>>,
@@ -212,7 +208,8 @@ impl<O, G> Successor<O, G> {
         &self.waiter.offer
     }
 
-    /// Grants the hold, or returns it if the waiter has left. `others_wait`: waiters in other processes are subscribed.
+    /// Grants the hold. Returns the hold as an error if the waiter has left. `others_wait`: waiters in other processes are
+    /// subscribed to unlock messages.
     pub(crate) fn grant(self, grant: G, others_wait: bool) -> Result<(), G> {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
         let mut state = self.waiter.state.lock();
@@ -241,20 +238,18 @@ impl<O, G> Drop for Successor<O, G> {
     }
 }
 
-/// What a queued waiter may do now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
     #[default]
     Attempt,
     /// Sleep: a thread of this client holds the lock, and will hand it off.
     HeldLocally,
-    /// Sleep: other waiters are before it.
+    /// Sleep: the waiter is not the first of its queue.
     NotFirst,
     /// Sleep until this instant: the client yields the lock to other processes.
     Yield(Instant),
 }
 
-/// A queue as one of its waiters sees it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct View {
     pub(crate) turn: Turn,
@@ -320,29 +315,30 @@ impl<O, G> QueueNode<O, G> {
         }
     }
 
-    /// Notes a message that woke this waiter: another client has released the lock.
     pub(crate) fn note_unlock(&self) {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// Notes a refusal. `is_usable`: the named holder will not lose its hold to a lack of replicas.
+    /// `is_usable` is false if the named holder may lose its hold because too few replicas acknowledged the hold.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
                 queue.note_usable_reply();
             }
             queue.run.note_holder();
-            // A refused waiter no longer relies on a holder of this client.
+            // From now on, the waiters make attempts instead of waiting for a hand-off.
             queue.is_held_locally = false;
         });
     }
 
-    /// Notes a refusal from before this waiter joined. Such a refusal says nothing about later holders in this client.
+    /// Notes a refusal that this waiter received before it joined. A thread of this client may have acquired the lock since,
+    /// so `is_held_locally` is not changed.
     pub(crate) fn note_refused_before_joining(&self) {
         self.note(WaitQueue::note_usable_reply);
     }
 
-    /// Notes that there was no usable reply, or that too few replicas acknowledged a hold.
+    /// Notes an attempt without a usable reply. `is_undone`: its hold was released because too few replicas acknowledged the
+    /// hold.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.is_in_doubt = true;
@@ -352,8 +348,8 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Leaves the queue at once, and returns a hold that was handed off before. A waiter that acquired a shared lock lets the
-    /// next waiter attempt.
+    /// Leaves the queue. Returns a hold that was handed off to this waiter at the last moment. If this waiter has acquired a
+    /// shared lock, the next waiter may attempt at once.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
         let grant = match std::mem::replace(&mut *state, State::Left) {
@@ -382,7 +378,6 @@ impl<O, G> Drop for QueueNode<O, G> {
             nodes.retain(|other| !Arc::ptr_eq(other, &self.waiter));
             match queue.nodes.front() {
                 None if !queue.is_busy() => drop(wait_queues.remove(&self.lock)),
-                // The next waiter takes over: it subscribes and attempts.
                 Some(next) if was_first && !queue.is_held_locally => {
                     takes_over = Some(Arc::clone(next));
                 }
@@ -390,7 +385,6 @@ impl<O, G> Drop for QueueNode<O, G> {
             }
         }
         drop(wait_queues);
-        // The waiter checks the queue when it wakes.
         if let Some(next) = takes_over {
             next.parker.give_permit();
         }

@@ -1,36 +1,37 @@
-//! How long the threads of one client keep a lock among themselves, and how long the client then yields it to other
-//! processes.
+//! Bounds how long the threads of one client hand a lock to each other. After that, the client yields the lock to other
+//! processes for a short time.
 
 use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-/// The number of hand-offs in a row that are allowed while other processes wait.
+/// While waiters of other processes are subscribed, at most this many hand-offs in a row are allowed.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// Waiters subscribed at replicas are not known, so after this time the lock is freed in any case.
+/// If no waiter of another process is known, hand-offs in a row end after this time. There may be unknown waiters, which are
+/// subscribed at replicas.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// The time in which slower processes receive an unlock message and attempt.
+/// How long the client yields the lock to slower processes, so that they can receive an unlock message and attempt.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
-/// Pollers are not known to the client, and attempt rarely. So the client keeps a polled lock for this many of their pauses,
-/// and then leaves it free for one pause.
+/// The client keeps a polled lock for this many poll pauses, and then leaves the lock free for one poll pause. Pollers in
+/// other processes are not known, and attempt only once in a poll pause.
 const POLL_PAUSES: u32 = 4;
 
-/// A run: the threads of a client hold a lock one after the other.
+/// A run of hand-offs: the threads of one client hold a lock one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    /// Hand-offs since the lock was last free.
+    /// The number of hand-offs since the lock was last free.
     handed: u32,
     others_wait: bool,
     since: Option<Instant>,
     /// Until this instant the client yields the lock to other processes.
     left_until: Option<Instant>,
-    /// True if the lock was freed while two or more other processes waited, and the client has not yet yielded it to the
-    /// slower of them.
+    /// True if two or more waiters of other processes were notified of the last unlock, and the client has not yet yielded
+    /// the lock to the slower ones.
     owes_slower_turn: bool,
 }
 
@@ -48,8 +49,6 @@ impl Run {
         self.others_wait = others_wait;
     }
 
-    /// Notes that the lock was freed. The client yields it to notified processes for `head_start`, and after a long run to
-    /// pollers for `poll_pause`.
     pub(super) fn freed(
         &mut self,
         head_start: Option<(Duration, u32)>,
@@ -64,18 +63,18 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes an unlock in another process. If two or more processes waited, the fastest has already had the lock, so the
-    /// client yields the lock once to the slower processes.
+    /// Notes an unlock by another process, which was the fastest of the notified processes. If slower ones were notified,
+    /// the client yields the lock to them once.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
-        // During the head start, the message was caused by this client's own unlock, and is ignored.
+        // A message that arrives during the head start comes from this client's own unlock, and is ignored.
         if self.owes_slower_turn && self.is_left_until(now).is_none() {
             self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);
         }
     }
 
-    /// Notes that a thread of any process has the lock.
+    /// Notes that some process holds the lock, so there is nothing to yield.
     pub(super) fn note_holder(&mut self) {
         self.left_until = None;
     }
@@ -91,7 +90,6 @@ mod tests {
 
     const PAUSE: Option<Duration> = Some(Duration::from_millis(200));
 
-    /// A run that began this many pauses ago, without waiters in other processes.
     fn old(pauses: u32) -> Run {
         let since = PAUSE.and_then(|pause| time::now().checked_sub(pause * pauses));
         Run {

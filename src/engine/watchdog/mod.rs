@@ -1,4 +1,4 @@
-//! The watchdog of one client: a timer of its holds, and the threads around it.
+//! The watchdog of one client, which renews its holds and reports their loss.
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | `redlatch-release` | resolves in-doubt requests, see `background_release.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
-//! No thread waits for another. So a loss is reported at once, and only a renewal delays other renewals.
+//! None of these threads waits for another one. So a loss is reported at once, and only renewals delay renewals.
 
 mod threads;
 
@@ -35,7 +35,6 @@ use crate::store::{InDoubt, Store};
 
 pub(crate) struct Watchdog {
     store: Arc<dyn Store>,
-    /// Notified when no thread of this client holds a lock any more.
     wait_queues: Arc<WaitQueues<HandOffOffer, Arc<Hold>>>,
     command_timeout: Duration,
     timer: Timer<Job>,
@@ -82,7 +81,8 @@ impl Watchdog {
         #[cfg(feature = "in-memory")]
         facts.timeline.attach(&watchdog);
         let weak = Arc::downgrade(&watchdog);
-        // The new server may lack holds. Renewing all holds reports such losses now, not at the next regular renewal.
+        // After a failover, the new server may lack holds. Renewing all holds reports these losses before the next regular
+        // renewals.
         let renew_all = move || {
             if let Some(watchdog) = weak.upgrade() {
                 watchdog.timer.schedule(time::now(), Job::RenewAll);
@@ -120,7 +120,7 @@ impl Watchdog {
                 .push(started.map_err(|error| died(error.to_string()))?);
             Ok(())
         };
-        // If a thread cannot be started, the threads before it end, because their channels are closed.
+        // If a thread cannot be started, the threads started earlier end, because their channels are closed.
         if let Some(on_lost) = &self.on_lost {
             let (on_lost, losses) = (Arc::clone(on_lost), self.hook.open());
             // The hook has its own thread, so that a slow hook delays no renewal.
@@ -146,7 +146,6 @@ impl Watchdog {
         self.watch_at(hold, self.now(), None);
     }
 
-    /// Reschedules a hold that may now be due earlier.
     pub(crate) fn rewatch(&self, hold: &Arc<Hold>) {
         let now = self.now();
         if hold.is_due_earlier(now) {
@@ -191,7 +190,6 @@ impl Watchdog {
         hold.lost_error(cause)
     }
 
-    /// Ends the hold like `end`, and returns the error that reports the loss.
     pub(crate) fn lost(&self, hold: &Hold, cause: LossCause) -> Error {
         self.end(hold, cause.clone());
         hold.lost_error(cause)
@@ -203,13 +201,13 @@ impl Watchdog {
         }
     }
 
-    /// Releases a hold in the background, also during shutdown. Returns false if no thread can do so.
+    /// Releases a hold in the background, even during the shutdown. Returns false if no thread can do so.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
         self.resolver.queue(hold, true)
     }
 
-    /// Gives up the queue entry of a waiter in the background, also during shutdown. After the shutdown, the calling thread
-    /// does so, until `deadline`.
+    /// Removes the queue entry of a waiter in the background, even during the shutdown. After the shutdown, the calling
+    /// thread removes the entry until `deadline`.
     pub(crate) fn give_up_entry(&self, mut place: InDoubt, deadline: Instant) {
         if self.resolver.queue(place.clone(), true) {
             return;
@@ -220,8 +218,8 @@ impl Watchdog {
         }
     }
 
-    /// Ends the threads, and waits for them until `deadline`. No call of the hook begins after `hook_until`. The holds stay,
-    /// but their listeners are notified that renewals have ended.
+    /// Makes the threads end, and waits for them until `deadline`. No call of the hook begins after `hook_until`. The holds
+    /// are not released, but their listeners are notified that renewals have ended.
     pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
         let mut handles = {
             let mut threads = self.threads.lock();
@@ -231,7 +229,7 @@ impl Watchdog {
         self.running.store(false, Ordering::Release);
         self.timer.close();
         handles.extend(self.resolver.close());
-        // From now on [`Watchdog::watch`] adds no hold, but notifies the listeners of that hold.
+        // The timer is closed, so [`Watchdog::watch`] abandons each later hold.
         self.holds().iter().for_each(|hold| hold.abandon());
         self.hook.close(hook_until);
         for handle in handles {
@@ -248,7 +246,7 @@ impl Watchdog {
 
 #[cfg(feature = "in-memory")]
 impl ClockListener for Watchdog {
-    /// Ends the holds that have lapsed and renews the others, so that a test that advances the clock finds them in that state.
+    /// Ends lapsed holds and renews all others at once, because a test that advanced the clock expects this.
     fn clock_moved(&self) {
         let mut holds = self.holds();
         holds.retain(|hold| match hold.lapse() {
@@ -270,14 +268,15 @@ impl Watchdog {
         self.resolver.queue(in_doubt, false);
     }
 
-    /// Marks a hold as lost. If the store may still have it, it is released in the background.
+    /// Marks a hold as lost. If the store may have the hold, it is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
-        // The key of a read-write lock may have kept the count of the lost side, because the other side renews the key.
+        // Both sides of a read-write lock share a key. So the other side may have kept the key, and with it the count of the
+        // lost side.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone
             || self.store.facts().is_composite;
-        // `lose` resolves a hold that may outlast its end.
+        // `lose` itself resolves a hold with `may_outlast`.
         let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {
@@ -285,7 +284,7 @@ impl Watchdog {
         }
     }
 
-    /// Marks a hold as lost and reports that. Returns false if it had ended before.
+    /// Marks a hold as lost and reports the loss. Returns false if the hold had already ended.
     pub(crate) fn lose(&self, hold: &Hold, cause: LossCause) -> bool {
         self.unwatch(hold);
         let is_lost_now = self.tell_lost(hold, cause);

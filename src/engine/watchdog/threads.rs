@@ -79,7 +79,7 @@ impl Watchdog {
                 }
             }
             if !due.is_empty() {
-                // Fails only if the renewal thread died, which has reported the loss of all holds.
+                // Sending fails only if the renewal thread has died. Its `PanicGuard` has reported the loss of all holds.
                 let _ = renewals.send(due);
             }
         }
@@ -102,7 +102,7 @@ impl Watchdog {
             in_hand: Vec::new(),
         };
         while let Ok(mut batch) = due.recv() {
-            // The batch includes the holds that fell due during the previous batch.
+            // The batch includes the holds that became due during the previous batch.
             batch.extend(due.try_iter().flatten());
             if self.timer.is_closed() {
                 return;
@@ -120,8 +120,8 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // The batch may take a quarter of the pace, because a hold that falls due meanwhile waits for this batch
-                    // and must still be renewed in time.
+                    // A batch may take a quarter of its shortest `pace`. A hold that becomes due meanwhile waits for this
+                    // batch, and must then be renewed in time.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);
@@ -133,7 +133,7 @@ impl Watchdog {
         if claims.is_empty() {
             return;
         }
-        // A reply after the last of these validities has ended extends none of them.
+        // A reply after the latest end of a validity would extend no hold.
         let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
         let renew = || self.store.renew(&claims, deadline);
         let outcomes = self.client.request("renew", renew);
@@ -149,7 +149,7 @@ impl Watchdog {
                     hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
                     hold.report_if_long();
-                    // In a quorum, a part that has not replied may run this renewal after later requests.
+                    // In a quorum, a node that has not replied may run this renewal after later requests.
                     let may_run_again = self.store.facts().is_composite;
                     hold.confirmed(in_flight_id, may_run_again, answered.moment);
                     self.watch_at(hold, answered, None);
@@ -166,7 +166,6 @@ impl Watchdog {
         }
     }
 
-    /// Schedules the next check of a hold that is due, or ends the hold.
     fn follow(&self, hold: &Arc<Hold>, duty: DueAction, now: ClockPair) {
         match duty {
             DueAction::Renew | DueAction::Waits => self.plan(hold, &hold.plan_end(now), now),
@@ -202,7 +201,7 @@ impl Watchdog {
     }
 }
 
-/// Marks all holds as lost if the thread panics: without renewals no hold stays valid.
+/// Marks all holds as lost if the thread panics, because without renewals no hold stays valid.
 struct PanicGuard<'a> {
     watchdog: &'a Watchdog,
     /// Holds that were taken out of the timer and not yet put back.
@@ -221,17 +220,16 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
-/// Joins a thread, waiting until `deadline`. A thread that hangs in the user's code or a system call is left running.
+/// Joins a thread that ends before `deadline`. A thread that hangs in the user's code or a system call is left running.
 pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
-    // The hook may drop the last handle of its client, and a thread cannot join itself.
+    // The hook may drop the last handle of its client. Then the hook's thread runs this, and it cannot join itself.
     let is_other = handle.thread().id() != thread::current().id();
     if is_other && poll_until(deadline, || handle.is_finished()) {
-        // A panic was already reported as losses.
         let _ = handle.join();
     }
 }
 
-/// Polls `is_so` until it is true, or `deadline`. Returns whether it became true.
+/// Polls `is_so` until it returns true, or until `deadline`. Returns whether `is_so` returned true.
 pub(crate) fn poll_until(deadline: Instant, is_so: impl Fn() -> bool) -> bool {
     let mut pause = Duration::from_micros(20);
     while !is_so() {

@@ -5,12 +5,11 @@ use ::mysql::Opts;
 use crate::ground::error::{Error, Result};
 use crate::stores::redis::{Peer, Settings};
 
-/// The server, the database, the user and the options of connections.
 pub(super) struct Address {
     pub(super) opts: Opts,
     /// The TLS peer; `None` for plain text.
     pub(super) peer: Option<Peer>,
-    /// The name in messages, without user and password.
+    /// The name of the server in messages, without user and password.
     pub(super) node: Arc<str>,
     pub(super) settings: Settings,
 }
@@ -22,7 +21,7 @@ impl Address {
         let invalid = |reason: &str| Error::config("the MySQL URL", format!("{reason}; {FORM}"));
         let with_tls = url.strip_prefix("mysqls:");
         let plain = with_tls.map(|rest| format!("mysql:{rest}"));
-        // The message of the driver may contain the password.
+        // The driver's error is dropped, because its text may contain the password.
         let opts = Opts::from_url(plain.as_deref().unwrap_or(url)).map_err(|_| {
             invalid("it cannot be parsed (in a password write # as %23), or a parameter is unknown or has an \
                 invalid value")

@@ -25,10 +25,9 @@ pub(crate) enum CallError {
     Usage(String),
 }
 
-/// A class of error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Another transaction has locked a row; only the statement was undone.
+    /// Another transaction has locked a row. The server has undone the statement.
     WaitTimeout,
     /// The server rolled the transaction back to resolve a deadlock.
     Deadlock,
@@ -42,7 +41,7 @@ pub(crate) enum Class {
     Passing,
     /// The session was killed; the statement may have taken effect.
     Killed,
-    /// The server refused to insert a NULL name: the request arrived after its expiry.
+    /// The server refused to insert a NULL name, which a statement inserts if it arrives after its expiry.
     Late,
     Other,
 }
@@ -51,9 +50,9 @@ pub(crate) enum Class {
 pub(crate) fn class_of(code: u16) -> Class {
     match code {
         // 1205 is the lock wait timeout of both products, and a failed NOWAIT on MariaDB. A failed NOWAIT is 3572 on MySQL 8
-        // and 5010 on a fork of 5.7. 3024 and 1969 are statement time limits of the server.
+        // and 5010 on a fork of 5.7. 3024 and 1969 mean that a statement exceeded a time limit of the server.
         1205 | 3572 | 5010 | 3024 | 1969 => Class::WaitTimeout,
-        // 1020 is a snapshot conflict of MariaDB, 3058 a deadlock of user locks and metadata locks.
+        // 1020 is a snapshot conflict of MariaDB. 3058 is a deadlock of user locks and metadata locks.
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
         1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1410 | 1698 | 1251 | 1275 | 1820 | 1862
         | 3118 | 3159 | 4151 | 3955 => Class::Permission,
@@ -103,7 +102,7 @@ impl CallError {
                 | DriverError::MixedParams
                 | DriverError::PacketTooLarge),
             ) => return CallError::Usage(error.to_string()),
-            // The texts of these errors contain the values of the row, so they are not used.
+            // The texts of these errors contain values of the row, so the texts are not used.
             Cause::FromValueError(_) | Cause::FromRowError(_) => {
                 return CallError::Usage(
                     "a row of the reply does not have the expected types".into(),
@@ -138,7 +137,7 @@ impl CallError {
         }
     }
 
-    /// Converts the error of a step before the request itself: the request was not sent.
+    /// Converts the error of a step that precedes the request, so that the request was not sent.
     pub(crate) fn before_sending(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(
@@ -160,7 +159,7 @@ impl CallError {
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             CallError::NotSent(_) | CallError::NoReply { .. } | CallError::Untrusted(_) => false,
-            // A server that became a replica remains one; a new connection may reach the primary.
+            // The server is read-only. A new connection may reach the primary.
             CallError::Server { code, .. } => class_of(*code) != Class::ReadOnly,
             CallError::Usage(_) | CallError::Exhausted(_) => true,
         }
@@ -173,7 +172,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether another transaction blocked the statement, so that nothing was changed.
+    /// Returns whether another transaction blocked the statement. In that case the statement changed nothing.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
     }
@@ -195,7 +194,7 @@ impl CallError {
         self.into_reason().into_words()
     }
 
-    /// Converts into the error of `subject`, a lock or a row. `advice` is added to schema errors unless it is empty.
+    /// Converts into an error about `subject`, a lock or a row. `advice` is added to schema errors.
     pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let (code, text) = match self {
@@ -232,7 +231,7 @@ impl CallError {
             (Class::Schema, _) => advice,
             (Class::ReadOnly, _) => "connect to the primary, which takes writes",
             (_, 1040 | 1203 | 1226) => "raise the server's limit of connections or lower pool_size",
-            // MariaDB has one code for all of these; MySQL has 3159 for a server that requires TLS.
+            // On MariaDB, 1045 means any of these causes. On MySQL, 3159 means that the server requires TLS.
             (_, 1045 | 3159) => {
                 "correct the password; if the user or the server demands TLS (REQUIRE SSL, require_secure_transport), use \
                  mysqls:// in place of mysql://, and with REQUIRE X509 Builder::client_certificate"
@@ -269,7 +268,6 @@ impl CallError {
     }
 }
 
-/// Returns the error of a missing row.
 pub(crate) fn row_not_found(subject: &Arc<str>, node: &Arc<str>, key: &Value) -> Error {
     Error::Database(DatabaseError::RowNotFound {
         lock: Arc::clone(subject),

@@ -23,22 +23,23 @@ use crate::stores::redis::{Fault, Tunnel};
 /// The socket timeout may exceed the deadline by this much, to avoid a system call for every request.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
-/// How long after its deadline a statement may still start, by the client's clock.
+/// A statement may start this long after its deadline, by the client's clock.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(LATEST_EFFECT)
     .saturating_sub(EXPIRY_DRIFT);
 
-/// The largest packet in bytes. It is set to avoid a query for the server's limit, which the server enforces itself.
+/// The largest packet in bytes. Without this value, the driver would query the server's limit, which the server enforces
+/// itself.
 const MAX_PACKET: usize = 16 << 20;
 
 /// The settings of every session, independent of the server's defaults and its `init_connect`:
 ///
-/// - the end of a transaction neither begins another one nor ends the session;
+/// - the end of a transaction does not begin another transaction or end the session;
 /// - no statement waits for a row or a table for longer than a second;
-/// - UTC, in which no hour of a TIMESTAMP column comes twice;
-/// - utf8mb4, so that two names never become one;
-/// - no limit cuts a result;
-/// - strict mode, so that a version that does not fit is an error and not cut to the largest number.
+/// - UTC, because in other time zones the same hour may occur twice;
+/// - utf8mb4, so that no conversion makes two names equal;
+/// - a result may have any number of rows;
+/// - strict mode, so that a version number out of range is an error instead of the largest number.
 const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
                        innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                        time_zone = '+00:00', timestamp = DEFAULT, \
@@ -49,21 +50,22 @@ const SESSION: &str = "SET SESSION autocommit = 1, completion_type = NO_CHAIN, \
 pub(super) struct Connection {
     /// `None` only during drop.
     conn: Option<Conn>,
-    /// A duplicate of the socket's descriptor, to set timeouts and to peek; `None` where the system has no such call.
+    /// A duplicate of the socket's descriptor, to set timeouts and to peek. `None` if the system cannot duplicate
+    /// descriptors.
     socket: Option<OwnedFd>,
     timeout: Duration,
     last_used: Instant,
     check_idle_after: Duration,
     ahead: Offset,
     pid: u32,
-    /// Counts the connection until the drop.
+    /// Counts the connection as open until the drop.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
 impl Connection {
-    /// Opens a connection. Without a duplicate descriptor the read timeout cannot be changed later, so it is at least
-    /// `longest_answer`.
+    /// Opens a connection. Without a duplicate descriptor, the read timeout cannot be changed later, so it is
+    /// `longest_answer` or more.
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
@@ -99,7 +101,8 @@ impl Connection {
             opts = opts.socket(opened.path.to_str());
             tunnel = Some(opened);
         } else if address.opts.get_socket().is_none() {
-            // The driver resolves names without a timeout, and tries only the first address.
+            // The driver would resolve the name without a timeout, and would try only the first address. So it gets that
+            // address.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -146,7 +149,7 @@ impl Connection {
             pid: process::id(),
             opened: address.settings.traffic.opened(),
         };
-        // The handshake used part of the time.
+        // The handshake has used part of the time, so the timeouts are set again.
         connection.set_timeouts(deadline.min(by));
         let session = connection.conn()?.query_drop(SESSION);
         session.map_err(|error| CallError::of(error).before_sending())?;
@@ -176,10 +179,10 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket timeouts to the time left until `deadline`, and returns whether they fit now.
+    /// Sets the socket timeouts to the time left until `deadline`. Returns whether the sockets have them now.
     ///
-    /// The driver sets them only when it connects. Without a duplicate descriptor, a connection whose timeouts do not
-    /// fit is replaced.
+    /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed, and
+    /// the connection is replaced.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));
@@ -198,8 +201,8 @@ impl Connection {
         is_set
     }
 
-    /// Returns an idle connection if it is usable until `deadline`. After `check_idle_after` it has to answer a ping
-    /// in a quarter of the remaining time, because a firewall may have dropped it silently.
+    /// Returns an idle connection if it is usable until `deadline`. After `check_idle_after`, a firewall may have dropped
+    /// the connection silently. So the server has to answer a ping in a quarter of the remaining time.
     pub(super) fn alive(
         mut self,
         deadline: Instant,
@@ -246,14 +249,14 @@ impl Connection {
         deadline: Instant,
     ) -> Result<(u64, u64), CallError> {
         let conn = self.begin_call(deadline)?;
-        // After a failed preparation the statement was not sent.
+        // If the preparation fails, the statement was not executed.
         let prepared = conn.prep(statement);
         let prepared = prepared.map_err(|error| CallError::of(error).before_sending())?;
         conn.exec_drop(prepared, params).map_err(CallError::of)?;
         Ok((conn.last_insert_id(), conn.affected_rows()))
     }
 
-    /// Runs a statement that cannot be prepared.
+    /// Runs a statement that the server does not accept as a prepared statement.
     pub(super) fn execute_text(&mut self, text: &str, by: Instant) -> Result<(), CallError> {
         let done = self.begin_call(by)?.query_drop(text);
         done.map_err(CallError::of)
@@ -275,8 +278,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A forked child must not send COM_QUIT, which would end the parent's connection. Otherwise the driver sends
-        // COM_QUIT, which a blocked socket must not delay.
+        // A forked child must not send COM_QUIT, which would end the parent's connection. In the parent, the driver sends
+        // COM_QUIT, and a blocked socket must not delay the drop.
         if self.pid != process::id() {
             std::mem::forget(self.conn.take());
         } else if let Some(socket) = &self.socket {
@@ -291,8 +294,8 @@ fn has_second_handles() -> bool {
     *HAS.get_or_init(|| UnixStream::pair().is_ok_and(|(one, _)| second_handle(&one).is_some()))
 }
 
-/// Duplicates the connection's descriptor through the kernel: the driver exposes only the raw descriptor, which safe
-/// code cannot use.
+/// Duplicates the connection's descriptor through the kernel. The driver exposes only the raw descriptor, which safe code
+/// cannot use.
 #[cfg(target_os = "linux")]
 fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};

@@ -10,8 +10,7 @@ use super::keys::Ident;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
-/// Returns one row per column of the table `:t`. The query aggregates nothing into a text that a length limit of the server
-/// could cut.
+/// Returns one row per column of the table `:t`. The query uses no GROUP_CONCAT, whose result the server may cut.
 const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
      (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
@@ -21,7 +20,6 @@ const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
 
 const MISSING: &str = "it does not exist, or this user has no right to read it";
 
-/// A column as the server describes it, with facts about its table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Column {
     name: String,
@@ -39,7 +37,7 @@ pub(super) struct Column {
 pub(super) struct Table(Vec<Column>);
 
 impl MySql {
-    /// Returns the result of `check` on a table. The table is described once per client, and again after a failed check.
+    /// Returns the result of `check` on a table. Each client queries the description once, and again after a failed check.
     pub(super) fn checked<T>(
         &self,
         table: &Ident,
@@ -92,8 +90,8 @@ impl Table {
         found.ok_or_else(|| format!("it has no column `{name}`"))
     }
 
-    /// Returns the column that is the primary key of a lockable table. A search by any other column would lock every
-    /// row that it reads.
+    /// Returns the column `name`, which must be the primary key of an InnoDB table. A search by any other column would lock
+    /// every row that it reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
         let table = self.0.first().ok_or(MISSING)?;
         let engine = table.engine.as_deref().unwrap_or("a view");
@@ -109,7 +107,7 @@ impl Table {
         }
     }
 
-    /// Checks the column that reveals updates by other writers.
+    /// Checks the check column of an optimistic update.
     pub(super) fn check_rises(&self, name: &str, is_time: bool) -> Result<(), String> {
         let column = self.column(name)?;
         let reason = if is_time && !matches!(&*column.kind, "datetime" | "timestamp") {
@@ -129,11 +127,11 @@ impl Column {
         ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&&*self.kind)
     }
 
-    /// Returns the key in the form for which the server uses the index and finds no other row; `None` if there is no such
-    /// form.
+    /// Converts a key to the type of the column, so that the server uses the index and finds no other row. Returns `None` if
+    /// no value of that type is safe.
     ///
-    /// In another form, the server would compare a number with every row of a text column, and would read the text `7x` as 7
-    /// for a column of numbers.
+    /// Without the conversion, the server would compare a number with every row of a text column. It would read the text
+    /// `7x` as 7 in a column of numbers.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
         let kind = match &*self.kind {
             "date" | "datetime" | "timestamp" => "date",

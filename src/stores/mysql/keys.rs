@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::ground::error::{Error, Result};
 
-/// A name of a table or column that needs no quoting.
+/// A name of a table or column that needs no escaping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ident(Arc<str>);
 
 impl Ident {
-    /// Checks a name. Names that need quoting are refused, so no user text is ever quoted.
+    /// Fails for a name that needs escaping, so that no text of the user is ever escaped.
     pub(crate) fn new(name: &str) -> Result<Ident> {
         let mut bytes = name.bytes();
         let is_plain = bytes
@@ -32,7 +32,7 @@ impl Ident {
         &self.0
     }
 
-    /// Returns whether both name the same column; case does not matter.
+    /// Returns whether both are the name of the same column. Case is ignored.
     pub(crate) fn is(&self, other: &str) -> bool {
         self.0.eq_ignore_ascii_case(other)
     }
@@ -44,7 +44,6 @@ impl fmt::Display for Ident {
     }
 }
 
-/// A table and the column that is its primary key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyedTable {
     pub(crate) table: Ident,

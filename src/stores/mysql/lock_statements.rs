@@ -1,15 +1,15 @@
 //! The statements of the lock table as text, so that tests can run them one by one.
 //!
-//! Each is one atomic statement on one row, found by the whole primary key. No statement waits for a second row while
-//! it has locked one, so none can deadlock. The reply is in `LAST_INSERT_ID`, because the count of affected rows
-//! depends on the connection flag `CLIENT_FOUND_ROWS`. The order of assignments is right whether they see the old
-//! values of the row or the new ones (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, row
-//! aliases, `WAIT n` and `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates them.
+//! Each statement that writes is atomic and changes one row, found by the whole primary key. No statement waits for a second
+//! row while it has locked one, so none can deadlock. The reply is in `LAST_INSERT_ID`, because the count of affected rows
+//! depends on the connection flag `CLIENT_FOUND_ROWS`. The assignments have the same effect whether they see the old or the
+//! new values of the row (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, row aliases, `WAIT n` and
+//! `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates them.
 
-/// The server's time in microseconds since 1970; unlike `UNIX_TIMESTAMP`, independent of the time zone.
+/// The server's time in microseconds since 1970. Unlike `UNIX_TIMESTAMP`, it does not depend on the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// The smallest reply that means "held by another visitor"; the excess is the remaining lease in microseconds.
+/// A reply from this value on means that another visitor holds the lock. The excess is the remaining lease in microseconds.
 ///
 /// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;
@@ -20,49 +20,49 @@ pub(crate) struct Statements {
     ///
     /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy dropped the reply.
     pub(crate) acquire: String,
-    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if the row is not the visitor's or the
+    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if the visitor does not hold the lock or the
     /// request is late. The statement never shortens the lease, because it may wait for the row and take effect after a
     /// later request.
     pub(crate) enter: String,
     /// Like `enter`, but may shorten the lease, so it must never be sent twice.
     pub(crate) leave: String,
-    /// `:r`, `:o`, `:us`, `:t`. Like `enter`.
+    /// `:r`, `:o`, `:us`, `:t`. Returns the same as `enter`.
     pub(crate) renew: String,
-    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 like `enter`. The
-    /// statement may be sent twice: a second copy finds the successor in the row, changes nothing and returns the same
-    /// token.
+    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 in the same cases
+    /// as `enter`. The statement may be sent twice: a second copy finds the successor in the row, changes nothing and
+    /// returns the same token.
     pub(crate) transfer: String,
-    /// `:r`, `:o`. Returns 2 if the hold was released within its lease, 1 if after its lease but before another visitor
-    /// acquired the row, 0 if the row is not the visitor's.
+    /// `:r`, `:o`. Returns 2 if the lease had not ended. Returns 1 if the lease had ended, but no other visitor had acquired
+    /// the row. Returns 0 if the visitor does not own the row.
     pub(crate) release: String,
     /// `:r`. Returns a positive number if the lock was held.
     pub(crate) force_release: String,
-    /// `:r`. Returns name, owner, count, remaining lease in microseconds and fencing token of a held lock.
+    /// `:r`. If the lock is held, returns its name, owner, count, remaining lease in microseconds and fencing token.
     pub(crate) inspect: String,
-    /// `:a` the first name, `:z` the end of the names, `:k` the page size. Returns the columns of `inspect` for each
-    /// held lock, by name.
+    /// `:a` the first name, `:z` the exclusive end of the names, `:k` the page size. Returns the columns of `inspect` for
+    /// each held lock, ordered by name.
     pub(crate) survey: String,
     /// `:r`. Fails at once if a transaction has locked the row.
     pub(crate) probe: String,
     /// `:r`, `:o`. If the lease has not ended, the statement returns the fencing token, and locks the row until the
     /// transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Runs only in the transaction of `pin`, in which no other client can acquire the row even after the
-    /// lease has ended.
+    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`. That transaction has locked the row, so no other client can
+    /// acquire it even after the lease has ended.
     pub(crate) extend_pinned: String,
-    /// `:us` the shortest time free, `:k` the largest number of names.
+    /// `:us` the time that a row must have been free, `:k` the largest number of names.
     pub(crate) purgeable: String,
-    /// `:r` name, `:us` the shortest time free.
+    /// `:r` name, `:us` the time that the row must have been free.
     pub(crate) purge: String,
 }
 
 impl Statements {
-    /// Returns the statements; `table` is an identifier in backticks.
+    /// `table` must be an identifier in backticks.
     pub(crate) fn new(table: &str) -> Statements {
         const FREE: &str = "(owner IS NULL OR expires_at <= UTC_TIMESTAMP(6))";
         const LEASED: &str = "UTC_TIMESTAMP(6) + INTERVAL :us MICROSECOND";
-        // A purged name starts again with the time as its token. A row is purged only if its token is at least `:us` behind
-        // the clock, so tokens rise even if the clock goes back by that much.
+        // After a purge, a name starts with the current time as its fencing token. So a row is purged only if its token is
+        // at least `:us` behind the clock. Tokens then rise even if the clock goes back by `:us`.
         let old = format!(
             "owner IS NULL AND expires_at < UTC_TIMESTAMP(6) - INTERVAL :us MICROSECOND \
              AND CAST(fence AS SIGNED) < {NOW} - CAST(:us AS SIGNED)"
@@ -78,11 +78,11 @@ impl Statements {
         let longer = format!("expires_at = GREATEST(expires_at, {LEASED})");
         let freed = "holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL";
         Statements {
-            // A late request inserts a NULL name, which fails with error 1048. The busy branch must set LAST_INSERT_ID
-            // again, or the token of the rejected row would be read as a grant. A copy that finds its visitor in the row
-            // keeps the count and shortens nothing, because later requests may depend on the grant. If assignments see new
-            // values, `owner` is already set when `expires_at` is assigned; in that case `acquired_at` shows whether the
-            // grant is new.
+            // A late request inserts a NULL name, which fails with error 1048. If another visitor holds the lock,
+            // LAST_INSERT_ID must be set again, or the time of the rejected insert would be read as a token. A second copy
+            // of the request finds its own visitor in the row. That copy keeps the count and shortens no lease, because
+            // later requests may depend on them. If assignments see new values, `owner` is already set when `expires_at` is
+            // assigned. Then only `acquired_at` shows whether the grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

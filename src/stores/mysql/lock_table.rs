@@ -17,15 +17,14 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Granted, LockInfo, Outcome, Refusal, Released};
 
-/// How often a request is repeated because the clock offset was stale.
+/// A request is repeated at most this many times because the clock offset was stale.
 const CORRECTIONS: u32 = 3;
 
-/// A change of the row of a hold.
 #[derive(Clone, Copy)]
 pub(super) enum Change<'a> {
-    /// A re-entry; the new count.
+    /// A re-entry. The number is the new count.
     Enter(u32),
-    /// An inner unlock; the new count.
+    /// An inner unlock. The number is the new count.
     Leave(u32),
     Lease,
     /// A hand-off to this claim.
@@ -34,14 +33,14 @@ pub(super) enum Change<'a> {
 
 #[derive(Default)]
 pub(super) struct SentStatements {
-    /// The server time in ms after which the server refuses all copies.
+    /// The server time in ms after which the server refuses all copies of the statement.
     not_after: i64,
-    /// The send time of the first copy without a reply, which may run after later copies.
+    /// When the first copy without a reply was sent. This copy may run after later copies.
     first_unanswered: Option<BootInstant>,
 }
 
 impl SentStatements {
-    /// Sends a statement that the server refuses after its expiry; returns its reply and the start of the lease.
+    /// Sends a statement that the server refuses after its expiry. Returns the reply, and the start of the lease.
     fn send(
         &mut self,
         connection: &mut Connection,
@@ -59,7 +58,7 @@ impl SentStatements {
         Ok((outcome?.0, self.first_unanswered.unwrap_or(sent)))
     }
 
-    /// Returns the server time in ms after which no copy can take effect.
+    /// Returns the server time in ms after which no copy of the statement can take effect.
     fn latest_effect(&self) -> i64 {
         let latest = i64::try_from(LATEST_EFFECT.as_millis()).unwrap_or(i64::MAX);
         self.not_after.saturating_add(latest)
@@ -122,7 +121,7 @@ impl MySql {
             if !by.is_some_and(|by| by.visitor == owner || by.visitor == successor) {
                 return Ok(Err(cause_of_loss(found.as_ref())));
             }
-            // The row still belongs to the hold, so the request was too late: the clock offset was stale.
+            // The row belongs to the hold, so the server refused the statement as too late. The clock offset is stale.
             connection.read_time()?;
         }
         Err(CallError::NotSent(
@@ -143,7 +142,7 @@ impl MySql {
             self.change_row(connection, claim, change, deadline, &mut copies)
         };
         let request = match change {
-            // A late copy could shorten the lease below that of later requests.
+            // A late copy could shorten a lease that a later request has set.
             Change::Leave(_) => Request::Once,
             _ => Request::Repeatable,
         };
@@ -166,7 +165,6 @@ impl MySql {
         self.unknown(&claim.name, Some(&claim.visitor), operation, reason)
     }
 
-    /// Acquires the lock for a visitor without a hold.
     pub(super) fn acquire_new(
         &self,
         claim: &Claim,
@@ -175,15 +173,15 @@ impl MySql {
         self.check_own(&self.tables.locks, &claim.name, deadline)?;
         let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;
-        // Sent once: a late copy could acquire the lock for a visitor that already released it.
+        // The upsert is sent only once, because a late copy could acquire the lock for a visitor that has released it.
         let outcome = self.pools.run(Request::Once, deadline, |connection| {
             if is_short {
-                // The upsert would wait past the deadline for a pinned row; a plain read does not.
+                // If a transaction has locked the row, the upsert would wait past the deadline. A plain read does not wait.
                 let found = self.read_holder(connection, &claim.name, deadline)?;
                 if let Some(left) = found.and_then(|found| found.expires) {
                     return Ok((BUSY.saturating_add(micros(left)), BootInstant::now()));
                 }
-                // The lease has ended, but a transaction may still pin the row.
+                // The lease has ended, but a transaction may have locked the row. In that case, `probe` fails at once.
                 let params = params! { "r" => &*claim.name };
                 connection.query::<Row>(&self.statements.probe, params, deadline)?;
             }
@@ -201,7 +199,7 @@ impl MySql {
         let refused = |left| Ok(Outcome::Refused(Refusal::until(Some(left))));
         match outcome {
             Ok((0, _)) => {
-                // A proxy dropped the answer, so the lock may have been granted: release it.
+                // A proxy dropped the reply. The lock may have been granted, so it is released.
                 self.resolve_one(&mut claim.in_doubt(0), deadline)?;
                 let reason = "the reply has no LAST_INSERT_ID; connect without a proxy, or with one that does not \
                     change replies";
@@ -209,13 +207,12 @@ impl MySql {
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
             Ok((fence, sent)) => Ok(Outcome::Done(granted(sent, fence))),
-            // Another transaction has locked the row.
             Err(error) if error.is_busy() => refused(Duration::from_secs(1)),
             Err(error) if copies.first_unanswered.is_some() => Ok(Outcome::unknown(
                 claim.in_doubt(copies.latest_effect()),
                 self.unknown_of(claim, "acquire", error),
             )),
-            // Only a read before the upsert may have got no reply.
+            // No copy of the upsert is in doubt.
             Err(error) => Err(self.error(&claim.name, error)),
         }
     }
@@ -229,7 +226,7 @@ impl MySql {
         let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
             match connection.execute(&self.statements.release, params, deadline) {
-                // An earlier copy without a reply may have released the row, so this is no loss.
+                // If `is_in_doubt`, an earlier copy may have released the row, so a reply of 0 proves no loss.
                 Ok((answer, _)) if answer > 0 || is_in_doubt => Ok(None),
                 Ok(_) => {
                     let found = self.read_holder(connection, &claim.name, deadline)?;
@@ -245,7 +242,7 @@ impl MySql {
             Ok(None) => Ok(Outcome::Done(Released::default())),
             Ok(Some(cause)) => Ok(Outcome::Gone(cause)),
             Err(error) if is_in_doubt => Ok(Outcome::unknown(
-                // Any later reply resolves it, because the request can only free the row.
+                // A late copy can only free the row, so the request needs no expiry.
                 claim.in_doubt(0),
                 self.unknown_of(claim, "release", error),
             )),
@@ -254,7 +251,7 @@ impl MySql {
     }
 }
 
-/// Returns a grant. No copy of its request shortens the lease.
+/// Returns a grant without a leftover, because no late copy of its request shortens the lease.
 fn granted(sent: BootInstant, fence: u64) -> Granted {
     Granted {
         fence: Some(fence),

@@ -1,8 +1,8 @@
 //! The store in a MySQL or MariaDB database: locks in a table, row locks and optimistic updates.
 //!
 //! A lock is one row, found by its name. The row stays after the release, so that its fencing token always rises. One
-//! statement acquires a free or expired row, so nothing needs cleanup. All times are from the server's clock. Waiters
-//! poll, one thread per process and name.
+//! statement acquires a free or expired row, so expired rows need no clean-up. All times are from the server's clock.
+//! Waiters poll. In each process, one thread polls for each name.
 
 mod address;
 mod call_error;
@@ -51,11 +51,11 @@ use pool::{Pools, Request};
 pub(crate) use rows::{LockedRows, sleep_until};
 pub(crate) use session::Session;
 
-/// The longest wait of a statement for a row. It is the shortest timeout that both products support, because they use whole
-/// seconds. It also bounds the reaction to an interrupt or a shutdown.
+/// The longest wait of a statement for a locked row. MySQL and MariaDB have no shorter timeout, because they use whole
+/// seconds. An interrupt or a shutdown takes effect after this time at the latest.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// How long after its start a statement may take effect: it may wait for the table and then for the row.
+/// How long after its start a statement may take effect, because it may wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
 /// The longest name of a lock in bytes, prefix included.
@@ -101,7 +101,7 @@ impl MySql {
         time::now() + self.command_timeout
     }
 
-    /// Runs a statement that may run twice, and returns its rows.
+    /// The statement must be repeatable, because it may run twice.
     pub(crate) fn query<T: FromRow>(
         &self,
         statement: &str,
@@ -113,10 +113,9 @@ impl MySql {
         })
     }
 
-    /// Converts an error of a statement on a table of the locks.
     pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
         match error {
-            // The library's parameters are right, so the reply is wrong.
+            // The library's parameters fit its statements, so the reply is wrong.
             CallError::Usage(reason) => Error::Unexpected {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),
@@ -126,12 +125,12 @@ impl MySql {
         }
     }
 
-    /// Converts an error of a statement on a user's table, without advice about the tables of the locks.
+    /// For a statement on a user's table: the error contains no advice about the lock tables.
     pub(crate) fn error_of_users(&self, subject: &Arc<str>, error: CallError) -> Error {
         error.into_error(subject, self.node(), "")
     }
 
-    /// Converts an error of a lock. A locked row becomes [`Error::Unavailable`], because users of a lock see no rows.
+    /// A locked row becomes [`Error::Unavailable`], because users of a lock know nothing about its row.
     fn lock_error(&self, lock: &Arc<str>, error: CallError) -> Error {
         if error.is_busy() {
             return Error::Unavailable {
@@ -204,7 +203,8 @@ impl Store for MySql {
         let mut outcomes = Vec::with_capacity(claims.len());
         let outcome = self.pools.run(Request::Renewal, deadline, |connection| {
             for claim in claims.iter().skip(outcomes.len()) {
-                // A renewal that waited for a row locked by a transaction would delay the other renewals.
+                // If a transaction has locked the row, `probe` fails at once. Without `probe`, the renewal would wait and
+                // delay the others.
                 let params = params! { "r" => &*claim.name };
                 let is_free = connection.query::<Row>(&self.statements.probe, params, deadline);
                 let mut copies = SentStatements::default();
@@ -313,7 +313,6 @@ impl Store for MySql {
     }
 }
 
-/// Returns the error for a kind of lock or a name that a database does not support.
 fn refuses(kind: Kind, name: &Arc<str>) -> Option<Error> {
     if kind != Kind::Reentrant {
         let reason = "this kind of lock is a key in Redis; in a database use lock(name)";

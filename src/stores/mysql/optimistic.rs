@@ -1,4 +1,4 @@
-//! Optimistic updates: a row is read with its check column, and written only if that is unchanged.
+//! Optimistic updates. A row is read with its check column, and written only if the check column is unchanged.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use super::keys::{Ident, KeyedTable};
 use super::pool::Request;
 use crate::ground::error::{Error, Result};
 
-/// A table whose rows are updated, and the columns that are read and written.
+/// A table for optimistic updates, and the columns that are read and written.
 #[derive(Debug)]
 pub(crate) struct VersionedTable {
     pub(crate) target: KeyedTable,
     pub(crate) columns: Vec<Ident>,
     pub(crate) check: Ident,
-    /// Whether the check is a time, not a number.
+    /// True if the check column has a time, false if it has a version number.
     pub(crate) is_time: bool,
 }
 
 impl MySql {
-    /// Reads the columns and then the check of a row; `None` if there is no such row.
+    /// Reads the columns of a row, and the check column last. Returns `None` if there is no such row.
     pub(crate) fn read_row(
         &self,
         table: &VersionedTable,
@@ -38,7 +38,7 @@ impl MySql {
         Ok(rows.into_iter().next())
     }
 
-    /// Writes a row if its check, the last column of `seen`, is unchanged; returns whether it was.
+    /// Writes a row if its check column has the same value as in `seen`. Returns whether the row was written.
     pub(crate) fn write_row(
         &self,
         table: &VersionedTable,
@@ -64,13 +64,13 @@ impl MySql {
         }
         let last = seen.len().saturating_sub(1);
         let seen_check = seen.as_ref(last).cloned().unwrap_or(Value::NULL);
-        // The number of fractional digits of a second, if the check is a time.
+        // The number of fractional digits of a second, if the check column has a time.
         let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
         params.extend([key, seen_check]);
-        // The check always changes, so CLIENT_FOUND_ROWS does not affect the count of rows.
+        // Each update changes the check column, so CLIENT_FOUND_ROWS does not affect the count of changed rows.
         let next = if is_time {
-            // The check rises by at least one unit of the column's own precision, because less would be rounded away. The
-            // check may be NULL before the first update.
+            // The time rises by at least one unit of the column's precision, because less would be rounded away. The time
+            // may be NULL before the first update.
             let unit = 10u64.pow(6 - u32::from(decimals));
             let now = format!("UTC_TIMESTAMP({decimals})");
             format!("GREATEST({now}, COALESCE({check} + INTERVAL {unit} MICROSECOND, {now}))")

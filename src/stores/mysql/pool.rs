@@ -1,8 +1,8 @@
 //! The connections of one client to one database.
 //!
-//! A connection that timed out, broke, or may be inside a transaction is closed. The pool of the driver is not used: a
-//! waiter for a connection of that pool hangs if the connection comes back broken, and each check-out costs two round trips.
-//! `r2d2_mysql` leaks open transactions to the next user.
+//! A connection that timed out, broke, or may be inside a transaction is closed. The driver's own pool is not used, because
+//! its waiters hang if a connection comes back broken, and each check-out costs two round trips. `r2d2_mysql` is not used,
+//! because it leaks open transactions to the next user.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,6 @@ use crate::ground::time;
 use crate::stores::connection_pool::{NoSlot, Slot, Slots};
 use crate::stores::patience;
 
-/// A request by single statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// The statements of the request may run twice.
@@ -26,10 +25,10 @@ pub(super) enum Request {
 }
 
 pub(super) struct Pools {
-    /// For single statements.
+    /// For requests without a transaction.
     statements: Slots<Connection>,
-    /// For transactions, whose time the user decides. They are separate, so that open transactions never block the
-    /// release of locks.
+    /// For transactions. Users decide how long these last, so they have connections of their own and never block the release
+    /// of locks.
     pub(super) transactions: Slots<Connection>,
     /// For renewals, so that they never queue behind other requests.
     renewals: Slots<Connection>,
@@ -57,14 +56,14 @@ impl Pools {
         self.all().into_iter().for_each(Slots::close);
     }
 
-    /// Returns the largest possible number of idle connections: an idle slot may be empty.
+    /// Returns the number of idle slots. There may be fewer idle connections, because an idle slot may be empty.
     pub(super) fn idle(&self) -> u32 {
         self.all().map(Slots::idle).iter().sum()
     }
 
-    /// Runs `call` on a pooled connection, and closes it after an error that leaves its state unknown.
+    /// Runs `call` on a pooled connection. Closes the connection after an error that leaves its state unknown.
     ///
-    /// If the connection is broken, `call` runs again on a new one, as `request` allows.
+    /// If an idle connection was broken, `call` runs again on a new connection, as far as `request` allows.
     pub(super) fn run<T>(
         &self,
         request: Request,
@@ -80,14 +79,14 @@ impl Pools {
         self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }
 
-    /// Opens the connection for renewals unless there is one, because the server may be at `max_connections` at the
-    /// first renewal.
+    /// Opens the connection for renewals in advance, because the server may be at `max_connections` when the first renewal
+    /// is due.
     pub(super) fn prepare_renewals(&self, deadline: Instant) {
-        // If the slot is in use, a renewal is connecting or connected.
+        // If the slot is in use, a renewal runs or opens the connection.
         if let Ok(mut slot) = self.renewals.try_get()
             && slot.is_none()
         {
-            // An error is ignored here, because the renewal will report it.
+            // An error is ignored, because the renewal will report it.
             *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
         }
     }

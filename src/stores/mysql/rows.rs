@@ -1,10 +1,10 @@
 //! Row locks in users' tables by primary key.
 //!
-//! The server's queue for a row is fair. The server's timeout for the queue is in whole seconds, so the last fraction of a
-//! wait polls with `NOWAIT` every 20 ms.
+//! The server's queue for a row is fair. The server's timeout for this queue is in whole seconds. So in the last second of a
+//! wait, the client polls with `NOWAIT` every 20 ms.
 //!
-//! After a refusal the transaction restarts and locks all rows again: with `innodb_rollback_on_timeout` the server
-//! has unlocked the earlier rows.
+//! After a refusal, the transaction restarts and locks all rows again, because with `innodb_rollback_on_timeout` the server
+//! has unlocked them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest wait for a connection between two checks for an interrupt or a shutdown.
 const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Rows that are locked in one transaction, and its settings.
+/// Rows that are locked in one transaction, and the settings of the transaction.
 #[derive(Debug, Clone)]
 pub(crate) struct LockedRows {
-    /// `None` for the named rows.
+    /// `None` for the table of the named rows.
     pub(crate) target: Option<KeyedTable>,
     pub(crate) keys: Vec<Value>,
     pub(crate) isolation: &'static str,
@@ -40,7 +40,7 @@ pub(crate) struct LockedRows {
 }
 
 impl MySql {
-    /// Locks rows, in one order for all callers, so that two callers never deadlock.
+    /// Locks rows in an order that is the same for all callers, so that two callers never deadlock.
     pub(crate) fn lock_rows(
         &self,
         rows: &LockedRows,
@@ -95,7 +95,6 @@ impl MySql {
         Ok(session)
     }
 
-    /// Checks the table, and returns the key in the form for which the server uses the index.
     pub(super) fn key_of_row(
         &self,
         target: &KeyedTable,
@@ -141,7 +140,7 @@ impl MySql {
         subject: &Arc<str>,
     ) -> Result<Vec<Value>> {
         let KeyedTable { table, key } = target;
-        // One key at a time: for a list the server may read the whole table.
+        // Each key has its own query, because for a list of keys the server may read the whole table.
         let select = format!("SELECT {key} FROM {table} WHERE {key} = ?");
         let mut found = Vec::with_capacity(keys.len());
         for wanted in keys {
@@ -171,7 +170,8 @@ impl MySql {
         let run = |statement: String| {
             self.query::<Row>(&statement, params! { "k" => name.clone() }, self.deadline())
         };
-        // A read checks first whether the row exists, because an insert waits for a lock on the row.
+        // A read checks first whether the row exists, because an insert would wait for a transaction that has locked the
+        // row.
         let made = match run(format!("SELECT 1 FROM {table} WHERE {key} = :k")) {
             // `INSERT IGNORE` would cut a long name, so that two names would share a row.
             Ok(found) if found.is_empty() => {
@@ -188,9 +188,7 @@ impl MySql {
     }
 }
 
-/// Locks all rows, or returns the error of a locked row, and whether the server waited for it.
-///
-/// After a timeout the transaction has ended if `innodb_rollback_on_timeout` is on.
+/// Locks all rows. If another transaction has locked a row, returns the error, and whether the server waited for the row.
 fn lock_all(
     session: &mut Session,
     target: &KeyedTable,
@@ -199,7 +197,7 @@ fn lock_all(
 ) -> Result<Option<(Error, bool)>> {
     let KeyedTable { table, key: column } = target;
     for key in keys {
-        // Each request waits one second, and the next one joins the queue again.
+        // Each request waits for one second. The next request joins the server's queue for the row again.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");
@@ -222,7 +220,7 @@ fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
     deadline.map_or(end, |deadline| deadline.min(end))
 }
 
-/// Sleeps until `deadline`; fails at an interrupt or a shutdown.
+/// Sleeps until `deadline`. Fails at an interrupt or a shutdown.
 pub(crate) fn sleep_until(parker: &Parker, deadline: Instant, subject: &Arc<str>) -> Result<()> {
     loop {
         let lock = Arc::clone(subject);

@@ -15,7 +15,7 @@ use crate::store::HealthWarning;
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) locks: Ident,
-    /// The table of the named rows.
+    /// The table of the rows that users lock by name.
     pub(super) rows: KeyedTable,
 }
 
@@ -42,10 +42,10 @@ impl Tables {
 /// A column of a lock table: name, type, smallest size, and definition.
 type Column = (&'static str, &'static str, u64, &'static str);
 
-/// The columns of the lock table. The table of the named rows has only the first one.
+/// The columns of the lock table. The table of the named rows has only the first column.
 ///
-/// VARBINARY, because text collations treat different names as equal. DATETIME, because TIMESTAMP depends on the
-/// session's time zone and ends in 2038.
+/// Names are VARBINARY, because text collations treat different names as equal. Times are DATETIME, because TIMESTAMP
+/// depends on the session's time zone and ends in 2038.
 const COLUMNS: [Column; 6] = [
     ("resource", "varbinary", 255, "VARBINARY(255) NOT NULL"),
     ("owner", "varbinary", 128, "VARBINARY(128) NULL"),
@@ -64,7 +64,7 @@ impl MySql {
         for (table, columns) in self.tables.all() {
             let column = |(name, .., sql): &Column| format!("{name} {sql}, ");
             let columns: String = columns.iter().map(column).collect();
-            // A second index or AUTO_INCREMENT causes deadlocks.
+            // The table has no second index and no AUTO_INCREMENT, because these cause deadlocks.
             let create = format!(
                 "CREATE TABLE IF NOT EXISTS {table} ({columns}PRIMARY KEY (resource)) ENGINE=InnoDB"
             );
@@ -74,7 +74,6 @@ impl MySql {
         self.check_schema()
     }
 
-    /// Checks that both tables exist and have the right definition.
     pub(crate) fn check_schema(&self) -> Result<()> {
         self.known.lock().clear();
         for (table, _) in self.tables.all() {
@@ -83,7 +82,8 @@ impl MySql {
         Ok(())
     }
 
-    /// Checks a lock table; other tables pass. Without its primary key every client would acquire every lock.
+    /// Checks the definition of a lock table, and ignores other tables. In a lock table without the primary key, every
+    /// client would acquire every lock.
     pub(super) fn check_own(
         &self,
         table: &Ident,
@@ -119,7 +119,7 @@ impl MySql {
         let names: Vec<Vec<u8>> = names.map_err(|error| self.error(&subject, error))?;
         let mut purged = 0;
         for name in names {
-            // One row at a time, because a delete of many rows would deadlock with acquisitions.
+            // Rows are deleted one at a time, because a delete of many rows could deadlock with acquisitions.
             let params = params! { "r" => name, "us" => free_for };
             let deadline = self.deadline();
             let touched = self.pools.run(Request::Once, deadline, |connection| {

@@ -38,7 +38,7 @@ pub(crate) struct Session {
     command_timeout: Duration,
 }
 
-/// The upper limit of statement timeouts, so that their ends can be represented.
+/// The upper limit of statement timeouts, so that an `Instant` can represent their ends.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The longest response time of a statement that waits for a row, with a margin.
@@ -67,7 +67,7 @@ impl Session {
         let settings = format!(
             "SET SESSION autocommit = 0, {waits}, wait_timeout = {idle}, time_zone = DEFAULT"
         );
-        // These statements may run twice, because nothing was changed yet.
+        // These statements may run twice, because they change no rows.
         let pools = &store.pools;
         let begun = pools.on(&mut slot, deadline, LONGEST_ANSWER, true, |connection| {
             connection.execute_text(&settings, deadline)?;
@@ -87,7 +87,7 @@ impl Session {
         })
     }
 
-    /// Fails in a forked child: the transaction belongs to the parent.
+    /// Fails in a forked child, because the transaction belongs to the parent.
     fn check_not_forked(&self) -> Result<()> {
         let lock = || Arc::clone(&self.subject);
         let forked = || Error::Forked { lock: lock() };
@@ -121,8 +121,8 @@ impl Session {
             Some(connection) => call(connection, deadline),
         };
         outcome.map_err(|error| {
-            // A deadlock ends the transaction, and a timeout may (innodb_rollback_on_timeout). A later statement would run
-            // without the lock.
+            // A deadlock ends the transaction. With innodb_rollback_on_timeout, a timeout ends it. A later statement would
+            // run without the lock.
             let mut is_over = error.is_busy();
             let error = match error {
                 // The server rolls the transaction back when the connection closes.
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Runs a statement, and returns its `LAST_INSERT_ID` and the number of affected rows.
+    /// Returns the `LAST_INSERT_ID` and the number of affected rows.
     pub(crate) fn execute(&mut self, statement: &str, params: Params) -> Result<(u64, u64)> {
         self.call(|connection, deadline| connection.execute(statement, params, deadline))
     }
@@ -179,7 +179,7 @@ impl Session {
         self.call(|connection, deadline| connection.execute_text(&statement, deadline))
     }
 
-    /// Commits. After any error but [`Error::Unknown`] nothing was written.
+    /// Commits. After any error except [`Error::Unknown`], nothing was written.
     pub(crate) fn commit(mut self) -> Result<()> {
         self.statement_timeout = self.command_timeout;
         let deadline = self.deadline();
@@ -247,7 +247,7 @@ impl Drop for Session {
         if self.pid != process::id() {
             std::mem::forget(self.slot.take());
         } else {
-            // After an error the connection is closed, which rolls back as well.
+            // If this fails, `rollback` closes the connection, and the server rolls back.
             let _ = self.rollback();
         }
     }
@@ -256,7 +256,7 @@ impl Drop for Session {
 impl MySql {
     /// Begins a transaction and locks the row of a hold; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
-        // An engine without transactions would lock nothing.
+        // The check excludes an engine without transactions, which would lock nothing.
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
         let slot = borrow(&self.pools.transactions, patience(self.deadline()));
         let slot = slot.map_err(|error| self.error(&claim.name, error))?;
@@ -289,7 +289,7 @@ fn start(
     deadline: Instant,
 ) -> Result<(), CallError> {
     if let Some(level) = isolation {
-        // Applies to the next transaction only.
+        // This setting applies to the next transaction only.
         let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
         connection.execute_text(&set, deadline)?;
     }

@@ -9,11 +9,10 @@ use crate::store::{Holder, LockInfo, LockKind, Position, Scope};
 
 const ROWS_AT_ONCE: u32 = 512;
 
-/// A row of the survey: name, owner, count, remaining lease in microseconds, fencing number.
+/// A row of the survey: name, owner, count, remaining lease in microseconds, fencing token.
 pub(super) type Surveyed = (Vec<u8>, Vec<u8>, u32, i64, u64);
 
 impl MySql {
-    /// Reads the next page of rows.
     pub(super) fn survey_rows(
         &self,
         scope: &Scope,
@@ -22,7 +21,7 @@ impl MySql {
     ) -> Result<Vec<LockInfo>> {
         let all: Arc<str> = format!("{}*", scope.prefix).into();
         let from = match &position.after {
-            // The next possible name.
+            // The smallest name after `after`.
             Some(after) => [after.as_bytes(), &[0]].concat(),
             None => scope.prefix.as_bytes().to_vec(),
         };
@@ -53,7 +52,7 @@ impl MySql {
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     match end.last_mut() {
-        // Text contains no byte 255, so the addition does not overflow.
+        // UTF-8 contains no byte 255, so the addition does not overflow.
         Some(last) => *last += 1,
         None => end = vec![u8::MAX; LONGEST_NAME],
     }

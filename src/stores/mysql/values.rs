@@ -1,11 +1,11 @@
-//! The driver's types for users, and the form of values in messages.
+//! Re-exports the driver's types for users, and formats values for messages.
 
 pub use ::mysql::prelude::{FromRow, FromValue, ToValue};
 pub use ::mysql::{Column, FromRowError, FromValueError, Params, Row, Value, params};
 
 use crate::ground::loss::printable;
 
-/// The days of the longest TIME, 838:59:59.
+/// The number of whole days in the longest TIME value, 838:59:59.
 const LONGEST_TIME: u32 = 34;
 
 /// Returns a value as an SQL literal for a message, on one line.

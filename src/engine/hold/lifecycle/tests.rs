@@ -1,4 +1,4 @@
-//! What the counters and the observer of a client receive about a hold.
+//! Tests what the counters and the observer of a client receive about a hold.
 
 use std::sync::Arc;
 

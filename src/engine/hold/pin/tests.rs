@@ -1,4 +1,4 @@
-//! Holds whose rows are locked by transactions.
+//! Tests holds whose rows transactions have locked.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn a_loss_names_the_transaction_that_blocked_the_renewal() {
         "{told:?}"
     );
 
-    // A commit sets the lease, counted from when it was sent.
+    // A commit sets the lease, which counts from when the commit was sent.
     let committed = pinned(now.earlier(LEASE / 2));
     let sent = now.earlier(LEASE * 2 / 5);
     committed.unpin(Some((sent, LEASE)));

@@ -1,4 +1,4 @@
-//! When a hold is checked and renewed, on a clock that each test reads once.
+//! Tests when a hold is checked and renewed. Each test reads the clock once.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;
@@ -50,10 +50,10 @@ fn a_reply_does_not_delay_a_check_requested_meanwhile() {
     let (hold, _thread) = held(Lease::Fixed(Duration::from_secs(30)), PROCESS.now());
     let now = PROCESS.read();
     assert!(hold.plan(now, None).is_some());
-    // The master changed before the old one replied.
+    // A check is due now, because the master changed. The reply of the old master does not postpone this check.
     hold.set_due(Some(time::now()));
     assert!(hold.plan(now, None).is_none());
-    // A later check is replaced.
+    // The plan replaces a check that was due later.
     hold.set_due(Some(time::now() + Duration::from_secs(60)));
     assert!(hold.plan(now, None).is_some_and(|it| it.replaces_another));
 }
@@ -76,13 +76,13 @@ fn the_end_of_the_validity_is_checked_without_a_renewal() {
     );
     assert_eq!(plan(Some(rest)), at_end);
     assert_eq!(plan(Some(rest + MILLI)), at_end);
-    // A renewal in flight delays the next one.
+    // While one renewal is in flight, no other renewal is planned.
     let begun = hold.begin_renewal(now, now.moment + LEASE);
     let in_flight_id = begun.unwrap().in_flight_id;
     assert_eq!(plan(None), at_end);
     hold.renewal_unknown(in_flight_id, "no answer");
     assert_eq!(plan(Some(MILLI)), Some((now.instant + MILLI, false)));
-    // A hold without a thread is not renewed.
+    // A hold whose thread has ended is not renewed.
     drop(thread);
     assert_eq!(plan(Some(MILLI)), at_end);
     assert_eq!(plan(None), at_end);

@@ -1,4 +1,4 @@
-//! The requests of a hold, and the lifetime of its semaphore.
+//! Tests how requests in flight and the lifetime of a semaphore bound the validity of a hold.
 
 use std::time::Duration;
 

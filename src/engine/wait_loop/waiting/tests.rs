@@ -1,4 +1,4 @@
-//! What a reply tells other waiters, and when it ends the wait.
+//! Tests what a reply to an attempt means for other waiters, and when it ends the wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     }
 }
 
-/// Passes replies to a wait, each at so many seconds. Returns the news for other waiters, and the next step.
+/// Passes replies to a wait, each at its number of seconds. Returns the news for other waiters, and the next step.
 fn told(end: Option<u32>, answers: Vec<(u32, Result<Refusal>)>) -> (Vec<News>, Next) {
     let (lock, began) = (name(), time::now());
     let at = |seconds: u32| Time {
@@ -128,7 +128,7 @@ fn a_reply_is_shared_with_other_waiters() {
     assert_eq!(news(vec![Err(unreachable())]), [trouble(false)]);
     let heard = news(vec![Err(undone()), Ok(refused())]);
     assert_eq!(heard, [trouble(true), refusal(useless)]);
-    // Neither says anything about the lock.
+    // These errors say nothing about the lock.
     assert_eq!(news(vec![Err(exhausted())]), [News::None]);
     let error = Error::NotReentrant { lock: name() };
     assert_eq!(news(vec![Err(error)]), [News::None]);
@@ -178,11 +178,11 @@ fn a_usable_refusal_resets_the_backoff() {
     assert!(pause_behind(vec![Err(unreachable())]) <= short);
     assert!(after(unreachable, Err(unreachable())) > short * 3);
     assert!(after(unreachable, Ok(refused())) <= short);
-    // Too few replicas may have that holder.
+    // Too few replicas acknowledged the last hold, so the refusal does not count as a usable reply.
     assert!(after(undone, Ok(refused())) > short * 3);
 }
 
-/// Returns the news of a wait after refusals at these seconds. `is_undone`: its queue knows of a hold that too few replicas
+/// Returns the news of a wait after refusals at these seconds. `is_undone`: the queue has noted a hold that too few replicas
 /// acknowledged.
 fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
     let (lock, began) = (name(), time::now());
@@ -290,7 +290,7 @@ fn a_queued_waiter_checks_a_second_after_the_last_reply() {
     assert!(second(sleep(Turn::NotFirst, Some(ago))));
     let rest = sleep(Turn::HeldLocally, Some(ago));
     assert!(second(rest.map(|rest| rest + ago)), "{rest:?}");
-    // Without a usable reply for one second, the waiter does not rely on a holder of this client.
+    // The last usable reply is one second old, so the waiter attempts although a thread of this client may hold the lock.
     assert!(sleep(Turn::HeldLocally, Some(SECOND)).is_none());
     assert!(sleep(Turn::HeldLocally, None).is_none());
 }
