@@ -1,7 +1,7 @@
 //! Resolves in-doubt requests and sends queued releases in the background, as soon as the store can be reached.
 //!
-//! While there is work for a server, one thread works for this server. So a silent server delays neither renewals nor
-//! releases at other servers. Each call sends a batch of due releases.
+//! Each server with open releases has a thread. So a silent server delays neither renewals nor releases at other servers.
+//! Each call sends a batch of due releases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Resolver {
 
 #[derive(Default)]
 struct State {
-    /// The releases by server. Each server in this map has a thread.
+    /// The open releases by server.
     open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
@@ -39,7 +39,7 @@ struct OpenRelease {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
-    /// True if the first attempt has to be made even during the shutdown.
+    /// True if an attempt has to be made even during the shutdown.
     is_owed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Holds locks, renews them and waits for them, over any implementation of `Store`.
+//! Acquires, renews and releases locks, over any implementation of `Store`.
 
 mod background_release;
 pub(crate) mod client_inner;

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 use crate::ground::sync::{Clock, Condvar, Mutex};
 
-/// A cancelled entry stays in the map until it is due. If cancelled entries outnumber the valid ones, they are removed
-/// earlier.
+/// A cancelled entry stays in the map until it is due. If cancelled entries outnumber the valid ones, all cancelled entries
+/// are removed earlier.
 #[derive(Debug)]
 pub(crate) struct Timer<T> {
     inner: Mutex<Inner<T>>,
@@ -53,7 +53,7 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// Cancelled entries are removed early only if there are more than this many.
+    /// Cancelled entries are removed early only if their number exceeds this one.
     const SWEEP_FROM: usize = 64;
 
     /// Adds an entry. Wakes the thread only if its alarm is later than `due`, so that a short hold causes no wake-up. After

@@ -1,8 +1,8 @@
 //! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A new slot is empty. Its borrower opens a connection, with the borrower's deadline and errors, and leaves the connection
-//! in the slot. So the pool itself does no I/O. It limits the number of connections, queues borrowers and closes idle
-//! connections.
+//! A new slot is empty. The borrower of the slot opens a connection, with its own deadline and errors, and leaves the
+//! connection in the slot. So the pool itself does no I/O. It limits the number of connections, queues borrowers and closes
+//! idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -148,14 +148,14 @@ impl<C: Send + 'static> Slots<C> {
         pool.as_ref().map_or(0, |it| it.state().idle_connections)
     }
 
-    /// Returns whether the pool has closed all slots, because they were idle for too long.
+    /// Returns whether the pool has closed all slots, because all were idle for too long.
     pub(crate) fn are_gone(&self) -> bool {
         let pool = self.pool.lock();
         pool.as_ref().is_some_and(|it| it.state().connections == 0)
     }
 
-    /// Closes free connections at once, and connections in use when their slots are dropped. A slot that is borrowed later
-    /// belongs to a pool of its own, so its connection is closed after use.
+    /// Closes free connections now. Connections in use are closed when their slots are dropped. A slot that is borrowed
+    /// later belongs to a pool of its own, so its connection is closed after use.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let closed = self.pool.lock().take();

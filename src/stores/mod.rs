@@ -1,4 +1,4 @@
-//! The implementations of `Store`. They do not depend on the engine, which waits and renews.
+//! The implementations of `Store`.
 
 pub(crate) mod connection_pool;
 pub(crate) mod host_names;
@@ -16,8 +16,8 @@ use crate::ground::time;
 /// half.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
-/// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline, because a
-/// request that is sent at the last moment gets no reply in time and ends in doubt.
+/// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline. A request sent
+/// at the deadline would get no reply in time and end in doubt.
 pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))

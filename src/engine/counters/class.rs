@@ -1,4 +1,4 @@
-//! The classes of locks. Their number is bounded, because they are labels of metrics.
+//! The classes of locks. The number of classes is bounded, because classes are labels of metrics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;

@@ -65,7 +65,7 @@ impl OpenWait {
         }
     }
 
-    /// Reports a wait that is as long as `long_wait`, and again each time its age has doubled.
+    /// Reports a wait when its age reaches `long_wait`, and each time that its age has doubled.
     pub(crate) fn report_if_long(&mut self, now: Instant, holder: Option<&str>) {
         let lasts = self.wait.lasts(now);
         if lasts >= self.long_from {

@@ -84,7 +84,7 @@ impl Hold {
         self.state.lock().lapse(self.timeline.read(), owner_lives)
     }
 
-    /// Returns an in-doubt request. Its resolution releases this hold if the store has the hold.
+    /// Returns an in-doubt request. Resolving this request releases the hold if the store has it.
     pub(crate) fn in_doubt(&self) -> InDoubt {
         let lease = self.state.lock().longest_in_store(&self.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)
@@ -145,7 +145,7 @@ impl Hold {
         }
     }
 
-    /// Reports a hold that is as old as `long_hold`, and again each time its age has doubled.
+    /// Reports a hold when its age reaches `long_hold`, and each time that its age has doubled.
     pub(crate) fn report_if_long(&self) {
         let (Some(class), Some(held)) = (self.class, self.age()) else {
             return;

@@ -130,7 +130,8 @@ impl Hold {
         }
     }
 
-    /// Notes that an earlier copy of the first request may run until about `deadline` and set the first lease again.
+    /// Notes that an earlier copy of the first request may run until about `deadline`, and may set the first lease once
+    /// more.
     pub(crate) fn with_copy_in_flight(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
@@ -192,7 +193,8 @@ impl Hold {
         matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state)
     }
 
-    /// Returns whether the hold is neither released nor marked lost. Its validity may have ended, see [`Hold::lapse`].
+    /// Returns whether the hold is neither released nor marked lost. The validity may have ended even if this returns true,
+    /// see [`Hold::lapse`].
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Held)
     }
@@ -208,7 +210,7 @@ impl Hold {
         count(&self.state.lock().levels)
     }
 
-    /// Returns the level that `Lock::unlock` releases: the last level without a guard, else the last level.
+    /// Returns the level that `Lock::unlock` releases: the last level without a guard, or the last level if all have guards.
     pub(crate) fn top_level(&self) -> Option<LevelId> {
         let state = self.state.lock();
         let by_hand = state.levels.iter().rfind(|level| !level.is_guards);
@@ -274,7 +276,7 @@ impl Hold {
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request got no reply. Such a request extends no lease. `note_in_flight` has already noted that it may
+    /// Notes that a request got no reply. Such a request extends no lease. `note_in_flight` has noted that the request may
     /// shorten the lease.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);

@@ -24,7 +24,7 @@ pub(super) struct Level {
 /// | phase | entered by | valid | renewed | leads to |
 /// |---|---|---|---|---|
 /// | Held | the grant | until `valid_until` | yes | Released, Lost |
-/// | Released | the release of the last level, before its request is sent | no | no | Lost, if the release finds the hold gone |
+/// | Released | the release of the last level, before its request | no | no | Lost, if the release finds the hold gone |
 /// | Lost | the store reports the loss, or `valid_until` has passed | no | no | – |
 #[derive(Debug, Clone)]
 pub(super) enum Phase {
@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) due: Option<Instant>,
     pub(super) news: Option<Arc<LossNotice>>,
     /// True if the store may keep the hold longer than its validity. Reasons are an in-doubt re-entry, a late copy of the
-    /// first request, and a hold of the other side of the same read-write lock.
+    /// first request, or a hold of the other side of the read-write lock.
     pub(super) may_outlast: bool,
     /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,
@@ -72,10 +72,9 @@ pub(super) struct State {
 pub(super) struct Rare {
     /// Why the last renewal failed, for the cause of a later loss.
     pub(super) last_trouble: Option<String>,
-    /// Since when a transaction has locked the row of the hold. Until the transaction ends, no client can acquire or renew
-    /// the lock.
+    /// When a transaction locked the row of the hold. Until the transaction ends, no client can acquire or renew the lock.
     pub(super) pinned_since: Option<BootInstant>,
-    /// Levels whose guards were dropped during the transaction. These levels are released when it ends.
+    /// Levels whose guards were dropped during the transaction. These levels are released when the transaction ends.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
     /// When the key of the semaphore expires, if known. The validity never ends later.
     pub(super) life_ends: Option<BootInstant>,

@@ -68,7 +68,7 @@ fn play(seed: u64, servers: usize, needed: usize) {
             let Some(request) = requests.get_mut(at) else {
                 continue;
             };
-            // Requests use several connections, so they and their copies may run in any order.
+            // Requests use several connections, so requests and their copies may run in any order.
             let Some(copy) = request.pending.iter().position(|it| *it == server) else {
                 continue;
             };

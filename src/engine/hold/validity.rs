@@ -14,7 +14,7 @@ use crate::store::EXPIRY_SLACK;
 
 /// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
-/// Such a request may run at any time from when it is sent until its reply, or until it expires if there is no reply. If
+/// Such a request may run at any time between its sending and its reply. Without a reply, it may run until it expires. If
 /// these times of two requests overlap, the requests may run in either order. The lease that is set last remains:
 ///
 /// | first request | second request | lease that counts |
@@ -41,8 +41,8 @@ pub(super) enum Flying {
     Awaited,
     /// The caller no longer waits for the reply to the request.
     Unanswered,
-    /// The request got its reply, but may run once more until it expires. It may run on a node that has not replied, or as
-    /// an earlier copy on a closed connection.
+    /// The request got its reply, but may run once more until it expires. A node that has not replied may run it, or a
+    /// closed connection may deliver an earlier copy.
     Answered,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
 
-/// A hold with this many requests merges those whose reply is no longer awaited.
+/// If a hold has this many requests in flight, those whose reply is no longer awaited are merged.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
 
 pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {
@@ -86,7 +86,7 @@ impl Hold {
 }
 
 impl State {
-    /// Notes a request before it is sent. The server refuses it from `expires` on.
+    /// Notes a request before it is sent. `expires` is its deadline, without [`EXPIRY_SLACK`].
     pub(super) fn note_in_flight(
         &mut self,
         by: By,

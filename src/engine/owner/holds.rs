@@ -42,8 +42,8 @@ impl LockKey {
         Some(LockKey { lock, ..*self })
     }
 
-    /// Returns the locks that exclude this lock: the other side of a read-write lock, and other kinds of lock with the same
-    /// key.
+    /// Returns the locks that exclude this lock: the opposite side of a read-write lock, and other kinds of lock with the
+    /// same key.
     pub(super) fn kin(&self) -> impl Iterator<Item = LockKey> {
         const SAME_KEY: [Kind; 3] = [Kind::Reentrant, Kind::Fenced, Kind::Fair];
         let LockId { kind, name } = &self.lock;
@@ -160,8 +160,8 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Removes and returns the stacks of lost holds that were never unlocked and are older than [`LOSSES_KEPT`]. It runs
-    /// when the number of names has doubled, so that the amortised cost is constant.
+    /// Removes and returns the stacks of lost holds that were never unlocked and are older than [`LOSSES_KEPT`]. The sweep
+    /// runs when the number of names has doubled, so that the amortised cost is constant.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
         let begun = self.begun;

@@ -63,8 +63,8 @@ impl Owner {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
                     let token = Owner::register(pid, current_thread_id());
-                    // In a forked child, the parent's owner is leaked. Its drop could wait for a mutex that another thread
-                    // had locked at the fork.
+                    // In a forked child, the parent's owner is leaked. A drop could wait for a mutex that another thread had
+                    // locked at the fork.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
                 }
@@ -94,7 +94,7 @@ impl Owner {
         Owner::register(pid, new_number())
     }
 
-    /// Returns a new owner for a handle that threads pass to each other. It has the number of the calling thread.
+    /// Returns a new owner for a handle that threads pass to each other. The owner has the number of the calling thread.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Owner::of(pid, current_thread_id())
     }

@@ -1,8 +1,8 @@
 //! Waiting on a condition of a held lock, and signalling it.
 //!
-//! A waiter enters the queue of the condition while it holds the lock. It then releases all levels of its hold, and sleeps
-//! until it is signalled. It acquires the lock again even after a timeout or an interrupt. If a signalled waiter cannot
-//! acquire the lock again, another waiter is signalled instead.
+//! A waiter enters the queue of the condition while it holds the lock. Then the waiter releases all levels of its hold, and
+//! sleeps until it is signalled. After a signal, a timeout or an interrupt, the waiter acquires the lock again. If a
+//! signalled waiter cannot do this, another waiter is signalled instead.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl RawLock {
         Ok((leases, outcome))
     }
 
-    /// Acquires one level for each lease. Each lease counts from the new acquisition.
+    /// Acquires one level for each lease. Each lease counts from its new acquisition.
     fn take_again(&self, me: &Owner, leases: &Leases) -> Result<Entry> {
         let mut last: Option<Entry> = None;
         loop {
@@ -207,7 +207,7 @@ impl Place<'_> {
         self.raw_lock.ask_condition(&op, deadline)
     }
 
-    /// Enters the queue while `hold` is held. No thread can signal before this one releases the lock.
+    /// Enters the queue while `hold` is held. No thread can signal before the calling thread releases the lock.
     fn enlist(&self, hold: &Hold) -> Result<()> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
@@ -239,7 +239,7 @@ impl Place<'_> {
         }
     }
 
-    /// Leaves the queue. Returns `Ended::Woken` if a signal came first, else `reason`.
+    /// Leaves the queue. Returns `Ended::Woken` if this waiter was signalled before, otherwise `reason`.
     fn leave(&self, reason: Ended) -> Ended {
         let deadline = self.raw_lock.inner.deadline();
         match self.ask(ConditionStep::Leave, deadline) {

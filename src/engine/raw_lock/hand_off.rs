@@ -11,8 +11,8 @@ use crate::ground::events;
 use crate::store::{Left, Outcome, Released};
 
 impl RawLock {
-    /// Hands the lock off to the first waiter of the client's queue. Returns `None` if nothing was changed, so that the
-    /// caller releases the hold instead.
+    /// Hands the lock off to the first waiter of the client's queue. Returns `None` if nothing was changed. In that case,
+    /// the caller releases the hold.
     pub(super) fn hand_off(
         &self,
         hold: &Hold,
@@ -65,7 +65,7 @@ impl RawLock {
                 self.inner.watchdog.resolve_later(next.in_doubt(not_after));
                 Err(error)
             }
-            // Nothing was changed. The caller sends a plain release, which reports an error if there is one.
+            // Nothing was changed. The caller sends a plain release next, which reports errors.
             Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);

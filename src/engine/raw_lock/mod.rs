@@ -35,7 +35,7 @@ pub(crate) struct RawLock {
     pub(crate) polling: Option<Box<Polling>>,
     /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
-    /// The error in the name of the lock, if there is one. Every operation returns this error.
+    /// The error of an invalid lock name. Every operation returns this error.
     pub(crate) flaw: Option<Box<Error>>,
     /// The members of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
@@ -44,7 +44,7 @@ pub(crate) struct RawLock {
     pub(crate) prefers_readers: bool,
 }
 
-// The flaw may contain an error of any type. It is never changed, so a panic cannot leave it inconsistent.
+// The flaw may contain an error of any type. The flaw is never changed, so a panic cannot leave it inconsistent.
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
 
@@ -103,8 +103,8 @@ impl RawLock {
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.stands(key) {
-            // This must fail before the thread joins the queue. In the queue, the thread could be behind a waiter that waits
-            // for this thread's hold of the other side.
+            // An upgrade must fail before the thread joins the queue. In the queue, the thread could be behind a waiter that
+            // waits for this thread's read lock.
             self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);
@@ -144,8 +144,8 @@ impl RawLock {
         outcome
     }
 
-    /// Returns the thread's hold of the other side of a read-write lock, if a new hold may begin inside it. Fails if the
-    /// thread would wait for its own hold.
+    /// Returns the thread's hold of the opposite side of a read-write lock, if a new hold may begin inside that hold. Fails
+    /// if the thread would wait for its own hold.
     fn outer_hold(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));

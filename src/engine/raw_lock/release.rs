@@ -57,12 +57,12 @@ impl RawLock {
         outcome
     }
 
-    /// Releases `hold` in the background. It must have one level, and the caller must have called [`RawLock::ready`].
+    /// Releases `hold`, which must have one level, in the background. The caller must have called [`RawLock::ready`].
     pub(crate) fn release_in_background(&self, owner: &Owner, hold: &Arc<Hold>, level: LevelId) {
         self.inner.watchdog.end_lapsed(hold);
         let in_doubt = hold.in_doubt();
         let deadline = self.inner.deadline();
-        // Any other plan means that the hold was lost. Its loss is already reported.
+        // Any other plan means that the hold was lost, and its loss is already reported.
         if let ReleasePlan::Whole(claim) = hold.release_level(level, deadline) {
             if self.inner.watchdog.release_later(in_doubt) {
                 self.inner.watchdog.unwatch(hold);

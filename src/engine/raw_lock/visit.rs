@@ -155,12 +155,12 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // The first attempt for a `MultiLock` tries every member without queueing, like `try_lock`. Its refusal names the
-        // holder.
+        // Like `try_lock`, the first attempt for a `MultiLock` tries every member without queueing. A refusal of this
+        // attempt names the holder.
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // A waiter with an `open_wait` attempts as the first waiter of the client's queue, so it may take a queue
+                // A waiter with an `open_wait` attempts as the first waiter of the client's queue. So it may take a queue
                 // entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
@@ -267,7 +267,7 @@ impl<'a> LockVisit<'a> {
         self.raw_lock.inner.watchdog.resolve_later(in_doubt);
     }
 
-    /// Re-enters `hold`. Returns `None` if the hold has ended, so that the caller acquires a new one.
+    /// Re-enters `hold`. Returns `None` if the hold has ended. In that case, the caller acquires a new hold.
     fn reenter(&self, hold: &Arc<Hold>, deadline: Instant) -> Result<Option<Entry>> {
         if !hold.is_held() {
             return Ok(None);

@@ -1,8 +1,9 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
-//! A waiter attempts, subscribes, attempts again and then sleeps. In this order it misses no release between a refusal and
-//! its sleep. After a wake-up, a waiter attempts before it checks its deadline. It retries after transient errors until its
-//! deadline. A waiter without a deadline retries for `outage_timeout`. `waiting.rs` decides each step.
+//! A waiter attempts, subscribes, attempts a second time and then sleeps. In this order, the waiter misses no release
+//! between a refusal and its sleep. After a wake-up, a waiter attempts before it checks its deadline. A waiter retries after
+//! transient errors until its deadline. A waiter without a deadline retries for `outage_timeout`. `waiting.rs` decides each
+//! step.
 
 mod limit;
 mod sleeper;
@@ -63,7 +64,7 @@ pub(crate) trait Visit {
     fn acquired_via(&mut self, _via: &'static str) {}
 }
 
-/// The pauses between the attempts of a spin lock. Its waiters receive no messages.
+/// The pauses between the attempts of a spin lock. Waiters of a spin lock receive no messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polling {
     pub(crate) first: Duration,
@@ -72,8 +73,8 @@ pub(crate) struct Polling {
 
 /// Waits until an attempt succeeds, the limit is reached, or an attempt fails with a permanent error.
 ///
-/// `Ok(None)` means that the waiter was refused until the limit. A waiter joins the client's queue if the queue is busy or
-/// the waiter's first attempt is refused. In the queue, the waiter sleeps until it is the first one or the lock is handed
+/// `Ok(None)` means that the waiter was refused until the limit. A waiter joins the client's queue if the queue is busy, or
+/// after a first attempt without success. In the queue, the waiter sleeps until it is the first one or the lock is handed
 /// off to it. A waiter gives up only after a last attempt of its own, or after a fresh refusal of the first waiter.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
@@ -172,8 +173,8 @@ impl<V: Visit> Wait<'_, V> {
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // Each message goes to the listener that subscribed first. This waiter is now the last of the queue and could
-            // not use a message, so it unsubscribes.
+            // Each message goes to the listener that subscribed first. This waiter is now the last of the queue. It
+            // unsubscribes, because it could not use a message.
             self.sleeper.unsubscribe();
             self.join(false);
         }

@@ -78,7 +78,7 @@ impl<'a> Sleeper<'a> {
     /// Unsubscribes. A message that this waiter has not used for an attempt is passed to the channel's next listener.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The listener leaves its queue before `keep` ends the sources of its messages.
+            // The listener must leave its queue before `keep` is dropped, which ends the sources of messages.
             drop(subscription.registration);
             drop(subscription.keep);
         }

@@ -104,8 +104,8 @@ enum Then {
 #[derive(Debug)]
 struct Sleep {
     until: Instant,
-    /// `None` for a waiter that may attempt. `Some(false)` if the client yields the lock to other processes. `Some(true)` if
-    /// the waiter is not the first, or a thread of this client holds the lock.
+    /// `None` if the waiter may attempt. `Some(false)` if the client yields the lock to other processes. `Some(true)` if the
+    /// waiter is not the first, or a thread of this client holds the lock.
     is_behind: Option<bool>,
 }
 
@@ -420,8 +420,8 @@ fn has_fresh_news(queue: View, now: Instant) -> bool {
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// Returns the pause after a refusal. It ends with the holder's lease, and after `recheck_after` or [`LONGEST_SLEEP`] at the
-/// latest.
+/// Returns the pause after a refusal: the rest of the holder's lease, but at most about `recheck_after` or
+/// [`LONGEST_SLEEP`].
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;

@@ -14,7 +14,7 @@ const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// How long the client yields the lock to slower processes, so that they can receive an unlock message and attempt.
+/// How long the client yields the lock to slower processes. In this time, a process receives an unlock message and attempts.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
 /// The client keeps a polled lock for this many poll pauses, and then leaves the lock free for one poll pause. Pollers in
@@ -30,8 +30,8 @@ pub(super) struct Run {
     since: Option<Instant>,
     /// Until this instant the client yields the lock to other processes.
     left_until: Option<Instant>,
-    /// True if two or more waiters of other processes were notified of the last unlock, and the client has not yet yielded
-    /// the lock to the slower ones.
+    /// True if the last unlock notified two or more waiters of other processes, and the client has to yield the lock to the
+    /// slower ones.
     owes_slower_turn: bool,
 }
 
@@ -63,8 +63,8 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes an unlock by another process, which was the fastest of the notified processes. If slower ones were notified,
-    /// the client yields the lock to them once.
+    /// Notes an unlock by another process, which was the fastest of the notified processes. If slower processes were
+    /// notified, the client yields the lock to them once.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
         // A message that arrives during the head start comes from this client's own unlock, and is ignored.

@@ -7,7 +7,7 @@
 //! | `redlatch-release` | resolves in-doubt requests, see `background_release.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
-//! None of these threads waits for another one. So a loss is reported at once, and only renewals delay renewals.
+//! None of these threads waits for another one. So a loss is reported at once, and only other renewals delay a renewal.
 
 mod threads;
 
@@ -92,7 +92,7 @@ impl Watchdog {
         watchdog
     }
 
-    /// Starts the threads unless they run. Called before each acquisition, so that every lock acquired can be renewed.
+    /// Starts the threads unless they run. Called before each acquisition, so that every acquired lock can be renewed.
     pub(crate) fn ensure_running(self: &Arc<Self>, lock: &Arc<str>) -> Result<()> {
         let died = |reason: String| Error::WatchdogDied {
             lock: Arc::clone(lock),
@@ -246,7 +246,7 @@ impl Watchdog {
 
 #[cfg(feature = "in-memory")]
 impl ClockListener for Watchdog {
-    /// Ends lapsed holds and renews all others at once, because a test that advanced the clock expects this.
+    /// A test that has advanced the clock expects that lapsed holds have ended and all others are renewed.
     fn clock_moved(&self) {
         let mut holds = self.holds();
         holds.retain(|hold| match hold.lapse() {
@@ -270,8 +270,8 @@ impl Watchdog {
 
     /// Marks a hold as lost. If the store may have the hold, it is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
-        // Both sides of a read-write lock share a key. So the other side may have kept the key, and with it the count of the
-        // lost side.
+        // Both sides of a read-write lock share a key. If one side is lost, renewals of the other side may have kept the key
+        // with the lost side's count.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone

@@ -120,8 +120,8 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // A batch may take a quarter of its shortest `pace`. A hold that becomes due meanwhile waits for this
-                    // batch, and must then be renewed in time.
+                    // A batch may take a quarter of its shortest `pace`. A hold that becomes due during the batch waits
+                    // until the batch ends. It must then be renewed before its own lease ends.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);
@@ -222,7 +222,8 @@ impl Drop for PanicGuard<'_> {
 
 /// Joins a thread that ends before `deadline`. A thread that hangs in the user's code or a system call is left running.
 pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
-    // The hook may drop the last handle of its client. Then the hook's thread runs this, and it cannot join itself.
+    // The hook may drop the last handle of its client. In that case, the hook's thread runs this function, and a thread
+    // cannot join itself.
     let is_other = handle.thread().id() != thread::current().id();
     if is_other && poll_until(deadline, || handle.is_finished()) {
         let _ = handle.join();

@@ -49,8 +49,8 @@ pub(crate) enum Class {
 /// Returns the class of an error code of MySQL 5.7, 8.x or MariaDB 10.x, 11.x.
 pub(crate) fn class_of(code: u16) -> Class {
     match code {
-        // 1205 is the lock wait timeout of both products, and a failed NOWAIT on MariaDB. A failed NOWAIT is 3572 on MySQL 8
-        // and 5010 on a fork of 5.7. 3024 and 1969 mean that a statement exceeded a time limit of the server.
+        // 1205 is the lock wait timeout of both products, and a failed NOWAIT on MariaDB. A failed NOWAIT is 3572 on MySQL
+        // 8, and 5010 on a fork of 5.7. Codes 3024 and 1969 mean that a statement exceeded a time limit of the server.
         1205 | 3572 | 5010 | 3024 | 1969 => Class::WaitTimeout,
         // 1020 is a snapshot conflict of MariaDB. 3058 is a deadlock of user locks and metadata locks.
         1213 | 1020 | 3058 | 3101 => Class::Deadlock,
@@ -137,7 +137,7 @@ impl CallError {
         }
     }
 
-    /// Converts the error of a step that precedes the request, so that the request was not sent.
+    /// Converts the error of a step that precedes the request. The request itself was not sent.
     pub(crate) fn before_sending(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(

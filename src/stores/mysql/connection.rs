@@ -149,7 +149,7 @@ impl Connection {
             pid: process::id(),
             opened: address.settings.traffic.opened(),
         };
-        // The handshake has used part of the time, so the timeouts are set again.
+        // The handshake has used part of the time, so the timeouts are reduced.
         connection.set_timeouts(deadline.min(by));
         let session = connection.conn()?.query_drop(SESSION);
         session.map_err(|error| CallError::of(error).before_sending())?;
@@ -179,7 +179,7 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket timeouts to the time left until `deadline`. Returns whether the sockets have them now.
+    /// Sets the socket timeouts to the time left until `deadline`. Returns whether the sockets have these timeouts now.
     ///
     /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed, and
     /// the connection is replaced.

@@ -10,7 +10,7 @@ use super::keys::Ident;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
-/// Returns one row per column of the table `:t`. The query uses no GROUP_CONCAT, whose result the server may cut.
+/// Returns one row per column of the table `:t`. The query uses no `GROUP_CONCAT`, whose result the server may cut.
 const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
      (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
@@ -37,7 +37,8 @@ pub(super) struct Column {
 pub(super) struct Table(Vec<Column>);
 
 impl MySql {
-    /// Returns the result of `check` on a table. Each client queries the description once, and again after a failed check.
+    /// Returns the result of `check` on a table. Each client queries the description once, and once more after each failed
+    /// check.
     pub(super) fn checked<T>(
         &self,
         table: &Ident,
@@ -130,8 +131,8 @@ impl Column {
     /// Converts a key to the type of the column, so that the server uses the index and finds no other row. Returns `None` if
     /// no value of that type is safe.
     ///
-    /// Without the conversion, the server would compare a number with every row of a text column. It would read the text
-    /// `7x` as 7 in a column of numbers.
+    /// Without the conversion, the server would compare a number with every row of a text column. In a column of numbers,
+    /// the server would read the text `7x` as 7.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
         let kind = match &*self.kind {
             "date" | "datetime" | "timestamp" => "date",

@@ -4,7 +4,7 @@
 //! row while it has locked one, so none can deadlock. The reply is in `LAST_INSERT_ID`, because the count of affected rows
 //! depends on the connection flag `CLIENT_FOUND_ROWS`. The assignments have the same effect whether they see the old or the
 //! new values of the row (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, row aliases, `WAIT n` and
-//! `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates them.
+//! `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates each of these.
 
 /// The server's time in microseconds since 1970. Unlike `UNIX_TIMESTAMP`, it does not depend on the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
@@ -79,10 +79,10 @@ impl Statements {
         let freed = "holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL";
         Statements {
             // A late request inserts a NULL name, which fails with error 1048. If another visitor holds the lock,
-            // LAST_INSERT_ID must be set again, or the time of the rejected insert would be read as a token. A second copy
-            // of the request finds its own visitor in the row. That copy keeps the count and shortens no lease, because
-            // later requests may depend on them. If assignments see new values, `owner` is already set when `expires_at` is
-            // assigned. Then only `acquired_at` shows whether the grant is new.
+            // LAST_INSERT_ID must be replaced. Otherwise the time of the rejected insert would be read as a token. A second
+            // copy of the request finds its own visitor in the row. That copy keeps the count and does not shorten the
+            // lease, because later requests may have changed both. If assignments see new values, `owner` is already set
+            // when `expires_at` is assigned. In that case, only `acquired_at` shows whether the grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

@@ -125,7 +125,7 @@ impl MySql {
         }
     }
 
-    /// For a statement on a user's table: the error contains no advice about the lock tables.
+    /// For statements on users' tables. The error contains no advice about the lock tables.
     pub(crate) fn error_of_users(&self, subject: &Arc<str>, error: CallError) -> Error {
         error.into_error(subject, self.node(), "")
     }
@@ -204,7 +204,7 @@ impl Store for MySql {
         let outcome = self.pools.run(Request::Renewal, deadline, |connection| {
             for claim in claims.iter().skip(outcomes.len()) {
                 // If a transaction has locked the row, `probe` fails at once. Without `probe`, the renewal would wait and
-                // delay the others.
+                // delay other renewals.
                 let params = params! { "r" => &*claim.name };
                 let is_free = connection.query::<Row>(&self.statements.probe, params, deadline);
                 let mut copies = SentStatements::default();

@@ -1,7 +1,7 @@
 //! The connections of one client to one database.
 //!
-//! A connection that timed out, broke, or may be inside a transaction is closed. The driver's own pool is not used, because
-//! its waiters hang if a connection comes back broken, and each check-out costs two round trips. `r2d2_mysql` is not used,
+//! A connection that timed out, broke, or may be inside a transaction is closed. The driver's own pool is not used: its
+//! waiters hang if a connection comes back broken, and each check-out costs two round trips. `r2d2_mysql` is not used,
 //! because it leaks open transactions to the next user.
 
 use std::time::{Duration, Instant};
@@ -27,10 +27,10 @@ pub(super) enum Request {
 pub(super) struct Pools {
     /// For requests without a transaction.
     statements: Slots<Connection>,
-    /// For transactions. Users decide how long these last, so they have connections of their own and never block the release
-    /// of locks.
+    /// For transactions. Users decide how long transactions last, so transactions have their own connections and never block
+    /// the release of locks.
     pub(super) transactions: Slots<Connection>,
-    /// For renewals, so that they never queue behind other requests.
+    /// For renewals, so that a renewal never queues behind other requests.
     renewals: Slots<Connection>,
     pub(super) address: Address,
 }

@@ -3,8 +3,8 @@
 //! The server's queue for a row is fair. The server's timeout for this queue is in whole seconds. So in the last second of a
 //! wait, the client polls with `NOWAIT` every 20 ms.
 //!
-//! After a refusal, the transaction restarts and locks all rows again, because with `innodb_rollback_on_timeout` the server
-//! has unlocked them.
+//! With `innodb_rollback_on_timeout`, a lock timeout unlocks all rows of the transaction. So after each refusal, the
+//! transaction restarts and locks all rows anew.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -180,7 +180,7 @@ impl MySql {
             found => found,
         };
         match made {
-            // 1062: another client inserted the row meanwhile.
+            // 1062: another client has inserted the row since the read.
             Err(CallError::Server { code: 1062, .. }) => Ok(()),
             Err(error) if !error.is_busy() => Err(self.error(subject, error)),
             _ => Ok(()),
@@ -197,7 +197,7 @@ fn lock_all(
 ) -> Result<Option<(Error, bool)>> {
     let KeyedTable { table, key: column } = target;
     for key in keys {
-        // Each request waits for one second. The next request joins the server's queue for the row again.
+        // Each request waits for one second. The next request joins the end of the server's queue for the row.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");

@@ -23,14 +23,14 @@ use crate::stores::patience;
 
 /// An open transaction. Drop rolls it back.
 pub(crate) struct Session {
-    /// The slot is empty once the state of the transaction is unknown, and `None` once the transaction has ended.
+    /// `None` after the end of the transaction. The slot is empty after its connection was closed.
     slot: Option<Slot<Connection>>,
     pid: u32,
     /// The error that ended the transaction. Every later statement fails with this error, because the statement would run
     /// outside of a transaction.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
-    /// Whether a statement may have left state in the session, so that the connection must be closed.
+    /// True if a statement may have left state in the session. In that case, the connection must be closed.
     pub(crate) is_tainted: bool,
     pub(crate) subject: Arc<str>,
     pub(super) node: Arc<str>,
@@ -44,7 +44,8 @@ const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest response time of a statement that waits for a row, with a margin.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
-/// The savepoint at the beginning of each transaction. If it does not exist, the server has ended the transaction.
+/// The savepoint at the beginning of each transaction. If this savepoint does not exist, the server has ended the
+/// transaction.
 const MARKER: &str = "redlatch_begun";
 
 impl Session {
@@ -121,8 +122,8 @@ impl Session {
             Some(connection) => call(connection, deadline),
         };
         outcome.map_err(|error| {
-            // A deadlock ends the transaction. With innodb_rollback_on_timeout, a timeout ends it. A later statement would
-            // run without the lock.
+            // A deadlock ends the transaction. With innodb_rollback_on_timeout, a timeout does the same. A later statement
+            // would run without the lock.
             let mut is_over = error.is_busy();
             let error = match error {
                 // The server rolls the transaction back when the connection closes.
@@ -211,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Rolls back. If this fails, the server rolls back when it notices that the connection is closed.
+    /// Rolls back. If `ROLLBACK` fails, the server rolls back when it notices that the connection is closed.
     pub(crate) fn rollback(&mut self) -> Result<()> {
         self.check_not_forked()?;
         let deadline = time::now() + self.command_timeout;
@@ -247,7 +248,7 @@ impl Drop for Session {
         if self.pid != process::id() {
             std::mem::forget(self.slot.take());
         } else {
-            // If this fails, `rollback` closes the connection, and the server rolls back.
+            // After an error, `rollback` closes the connection, and the server rolls back.
             let _ = self.rollback();
         }
     }
@@ -267,7 +268,7 @@ impl MySql {
         Ok((!fences.is_empty()).then_some(session))
     }
 
-    /// Extends the lease of a pinned hold in its transaction. Returns whether the row still belongs to the hold.
+    /// Extends the lease of a pinned hold in its transaction. Returns whether the row belongs to the hold.
     pub(crate) fn extend_pinned(&self, session: &mut Session, claim: &Claim) -> Result<bool> {
         let params = params! {
             "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => micros(claim.lease)

@@ -11,7 +11,7 @@ const LONGEST_TIME: u32 = 34;
 /// Returns a value as an SQL literal for a message, on one line.
 pub(crate) fn literal(value: &Value) -> String {
     match value {
-        // `as_sql` overflows if there are too many days.
+        // `as_sql` overflows if the number of days is too large.
         Value::Time(_, days, ..) if *days > LONGEST_TIME => "a TIME out of range".to_owned(),
         value => printable(&value.as_sql(true)),
     }
