@@ -200,7 +200,7 @@ impl<'a> LockVisit<'a> {
         };
         match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {
-                // The hold now owns the visitor id, so `drop` must not resolve it.
+                // The hold now has the visitor id, so `drop` must not give up an entry under this id.
                 self.visitor = None;
                 let me = (self.me.id, self.me.liveness());
                 let hold = self

@@ -52,7 +52,7 @@ pub(crate) trait Visit {
         None
     }
 
-    /// Frees a hold that was handed off after this waiter had acquired the lock by an attempt.
+    /// Frees a hold that was handed off to a waiter whose own attempt has acquired the lock.
     fn discard(&self, _hold: &Hold) {}
 
     /// Called when this wait joins the client's queue. If `Visit::offer` returns `None`, this is called at the same point.

@@ -8,8 +8,8 @@ use crate::ground::time;
 /// While waiters of other processes are subscribed, at most this many hand-offs in a row are allowed.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// If no waiter of another process is known, hand-offs in a row end after this time. There may be unknown waiters, which are
-/// subscribed at replicas.
+/// If no waiter of another process is known, hand-offs in a row end after this time. Waiters that are subscribed at replicas
+/// are not known.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
