@@ -20,33 +20,33 @@ use crate::stores::redis::transport::{
 const USER_ALONE: &str = "it names a user without a password; for the default user write redis://:password@host, \
     and for a user without a password give any password";
 
-/// How to connect to a server: place, user, TLS.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) place: ConnectionAddr,
     /// The user, the password, and the database.
     pub(super) settings: RedisConnectionInfo,
-    /// Returns user and password for each connection, in place of those in `settings`.
+    /// Returns the user and the password for each connection. The result replaces the user and the password of `settings`.
     pub(super) provider: Option<Arc<CredentialsProvider>>,
-    /// The name of the server in messages, without secrets.
+    /// The name of the server in messages. The name contains no password.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
-    /// The sentinel or node that announced the address; `None` for addresses from the settings.
+    /// The sentinel or cluster node that announced this address. `None` if the address is from the settings.
     pub(crate) announced: Option<Announced>,
     pub(crate) mapper: Option<Mapper>,
-    /// The identity that the server must have; `Some` only if `map_address` changed the address.
+    /// The identity that the server must have. `Some` only if `map_address` changed the address.
     pub(super) expected_id: Option<ServerId>,
-    /// TLS settings; `None` for plain text.
+    /// `None` for a connection without TLS.
     pub(super) peer: Option<Peer>,
-    /// Whether the server is a sentinel, which lacks commands such as `TIME`.
+    /// Sentinels lack commands such as `TIME`.
     pub(super) is_sentinel: bool,
-    /// Whether `HELLO` can be left out: the mode was checked before, or cluster nodes are allowed.
+    /// The handshake sends `HELLO` to detect cluster nodes. `HELLO` is omitted after an earlier successful handshake, or if
+    /// cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
     pub(super) connection_name: Arc<str>,
     pub(super) traffic: Arc<ConnectionCounter>,
-    /// The local clock to which the clock of the server is compared.
+    /// The local clock with which the server's clock is compared.
     pub(super) timeline: Timeline,
-    /// The in-process server.
+    /// The in-process server that replaces the network.
     #[cfg(feature = "in-memory")]
     pub(super) world: Option<Arc<World>>,
 }
@@ -58,14 +58,14 @@ impl Address {
         tls_config: &TlsConfig,
     ) -> Result<Address> {
         let invalid = |reason: &str| Error::config("the Redis URL", reason);
-        // The `redis` crate is built without TLS, so it refuses the scheme.
+        // The `redis` crate is built without TLS, so it refuses the schemes `rediss` and `valkeys`.
         let plain = match url.split_once(':') {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
             _ => None,
         };
         let url = plain.as_deref().unwrap_or(url);
         let info = url.into_connection_info();
-        // The detail might repeat the password.
+        // The details of the error may contain the password.
         let info = info.map_err(|error| invalid(&without_detail(&error)))?;
         let node = match info.addr() {
             ConnectionAddr::Tcp(host, port) => name_of(host, *port),
@@ -122,7 +122,6 @@ impl Address {
         }
     }
 
-    /// Sets the connection name and the counters of a client.
     pub(crate) fn for_client(
         self,
         connection_name: &Arc<str>,
@@ -135,7 +134,7 @@ impl Address {
         }
     }
 
-    /// Returns the address of another server, with the same user, database and TLS settings.
+    /// Returns the address of another server, with the user, database and TLS settings of `self`.
     pub(crate) fn at_host(&self, host: &str, port: u16) -> Address {
         let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
@@ -156,7 +155,7 @@ impl Address {
         self
     }
 
-    /// Returns the settings for the master that the sentinels report. The master has its own user and database.
+    /// Converts the address of a sentinel into settings for its master. The master has its own user and database.
     pub(crate) fn for_master(
         mut self,
         credentials: Option<&Credentials>,
@@ -168,7 +167,8 @@ impl Address {
         self
     }
 
-    /// Sets TLS, or plain text for `None`. The certificate may be for the host of an address in `others`, too.
+    /// Sets TLS, or removes it for `None`. A server known by its IP address may have a certificate for the host of one of
+    /// `others`.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,
@@ -212,7 +212,7 @@ impl Address {
         self.settings.db()
     }
 
-    /// The host, or `None` for a Unix socket.
+    /// `None` for a Unix socket.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.place {
             ConnectionAddr::Tcp(host, _) => Some(host),
@@ -232,8 +232,8 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// Returns what is wrong with a URL that the `redis` crate parses but does not apply as written: unknown options are ignored there,
-/// and a wrong database is treated as 0. The text repeats no part of the URL, because any part may be a secret.
+/// Returns the error in a URL that the `redis` crate accepts but misinterprets. That crate ignores unknown options, and
+/// treats an invalid database as 0. The error text contains no part of the URL, because any part may be a secret.
 fn error_in(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
@@ -283,7 +283,6 @@ fn error_in(url: &str) -> Option<&'static str> {
     Some(flaw.1)
 }
 
-/// `host:port`, with brackets around IPv6 addresses.
 pub(crate) fn name_of(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")

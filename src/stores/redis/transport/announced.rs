@@ -1,4 +1,4 @@
-//! Addresses that sentinels and cluster nodes announce, and `map_address`.
+//! Addresses that sentinels and cluster nodes announce, and the user function `map_address` that translates them.
 
 use std::io;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub(crate) enum ServerId {
     RunId(Arc<str>),
 }
 
-/// Always equal: the source of an address does not matter when masters are compared.
+/// All values are equal, so that reports of one master are equal although different sentinels sent them.
 impl PartialEq for Announced {
     fn eq(&self, _: &Announced) -> bool {
         true
     }
 }
 
-/// The user's `map_address`. It may block, so it runs on its own thread.
+/// The user function `map_address`. The function may block, so it runs on its own thread.
 #[derive(Clone)]
 pub(crate) struct Mapper {
     map: Arc<Map>,
@@ -71,7 +71,7 @@ impl Mapper {
 }
 
 impl Address {
-    /// The address to connect to, after `map_address`.
+    /// Returns the address to connect to. `map_address` may have replaced the announced host and port.
     pub(super) fn target(&self, deadline: Instant) -> Result<Address, CallError> {
         let mut target = self.clone();
         if let (Some(announced), Some(mapper), ConnectionAddr::Tcp(host, port)) =
@@ -88,7 +88,7 @@ impl Address {
         Ok(target)
     }
 
-    /// Adds to a connection error who announced the address, and where it was mapped to.
+    /// Adds to a connection error which server announced the address, and the result of `map_address`.
     pub(super) fn with_origin(&self, fault: CallError, target: &Address) -> CallError {
         let Some(Announced { by, .. }) = &self.announced else {
             return fault;

@@ -11,7 +11,7 @@ use crate::stores::redis::transport::reply_text::plain;
 pub(crate) enum CallError {
     /// The request was certainly not executed.
     NotSent(Reason),
-    /// All connections of the pool were in use until the deadline; the value is their number. Nothing was sent.
+    /// All connections of the pool were in use until the deadline, so nothing was sent. The value is the size of the pool.
     Exhausted(u32),
     /// The request was sent and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
@@ -20,13 +20,14 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// Nothing was sent, because the server must not receive the request (such as in quarantine); the value is the reason.
+    /// Nothing was sent, because the server must not receive requests, for example in quarantine. The value is the reason.
     Unfit(String),
 }
 
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use until the deadline";
 
-/// The code of the errors that this client makes itself when the settings name a server of the wrong kind.
+/// The code of errors about wrong settings, such as a cluster node opened as a single server. The client generates these
+/// errors.
 pub(crate) const WRONG_KIND: &str = "WRONGKIND ";
 
 impl CallError {
@@ -46,7 +47,7 @@ impl CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))
     }
 
-    /// The request was sent, but no reply will come.
+    /// The request was sent, but its reply will never arrive.
     pub(crate) fn cut(reason: impl Into<Reason>) -> CallError {
         CallError::NoReply {
             reason: reason.into(),
@@ -54,7 +55,7 @@ impl CallError {
         }
     }
 
-    /// Converts the failure of a query that changes nothing: no request of a lock can have been executed.
+    /// Converts the failure of a query. A query changes nothing, so its `NoReply` becomes `NotSent`.
     pub(crate) fn of_query(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(reason),
@@ -62,10 +63,10 @@ impl CallError {
         }
     }
 
-    /// Converts an error reply that a proxy made, in the words of Envoy.
+    /// Converts an error reply that a proxy generated. The texts are those of Envoy.
     pub(crate) fn of_a_proxy(self) -> CallError {
         match self {
-            // The server did not reply, or closed the connection.
+            // Envoy got no reply from the server, which may have executed the request.
             CallError::Server(text) if text.starts_with("upstream ") => {
                 CallError::cut(format!("a proxy answered: {text}"))
             }
@@ -76,7 +77,7 @@ impl CallError {
         }
     }
 
-    /// Converts the failure of an `EVAL`. `EVAL` never returns `NOSCRIPT`, so that reply belongs to an earlier `EVALSHA`.
+    /// `EVAL` never returns `NOSCRIPT`, so such a reply belongs to an earlier `EVALSHA`.
     pub(crate) fn of_eval(self) -> CallError {
         match self {
             CallError::Server(text) if text.starts_with("NOSCRIPT") => {
@@ -86,15 +87,15 @@ impl CallError {
         }
     }
 
-    /// Whether the request was not executed and a retry within its deadline may succeed, perhaps on another server.
-    /// `Error::may_pass` decides whether a wait continues after that.
+    /// Whether the request was not executed, and a retry before its deadline may succeed. `Error::may_pass` decides whether
+    /// a wait continues after the request has failed.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, CallError::NotSent(_))
             || self.is_not_master()
             || self.has_code(&["CLUSTERDOWN", "TRYAGAIN"])
     }
 
-    /// Whether the server is not the master any more, or restarted and loads its data.
+    /// Whether the server is a replica, or is loading its data after a restart.
     pub(crate) fn is_not_master(&self) -> bool {
         self.has_code(&["READONLY", "MASTERDOWN", "LOADING"])
     }
@@ -111,7 +112,7 @@ impl CallError {
         matches!(self, CallError::NoReply { timed_out, .. } if *timed_out)
     }
 
-    /// Whether a limit prevents a new connection: open files of this process, or `maxclients` of the server.
+    /// Whether a limit prevents a new connection: the number of open files, or `maxclients` of the server.
     pub(crate) fn is_at_limit(&self) -> bool {
         let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         match self {
@@ -121,19 +122,19 @@ impl CallError {
         }
     }
 
-    /// Whether a server replied, or accepted and closed the connection.
+    /// Whether a server sent an error reply, or accepted the connection and then closed it.
     pub(crate) fn is_of_a_server(&self) -> bool {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
-    /// Whether a test dropped the reply. The test also drops the replies to repetitions of the request.
+    /// Whether a test dropped the reply. The test drops the replies to retries as well, so a retry is useless.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_lost_by_a_test(&self) -> bool {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
     }
 
-    /// Whether the server closed the connection before it replied. A server at `maxclients` does so before a TLS handshake, and
-    /// sometimes before it sends its error.
+    /// Whether the server closed the connection without a reply. A server at `maxclients` always does this to TLS
+    /// connections, and sometimes to plain ones.
     pub(crate) fn is_hang_up(&self) -> bool {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         const KINDS: [ErrorKind; 4] = [
@@ -145,7 +146,7 @@ impl CallError {
         matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
-    /// Returns the reason without codes and script positions.
+    /// Returns the reason for messages to the user: an error reply loses its script position and the code `TRYAGAIN`.
     pub(crate) fn into_reason(self) -> Reason {
         match self {
             CallError::NotSent(reason)
@@ -167,14 +168,16 @@ impl CallError {
         }
     }
 
-    /// Keeps the first error, but prefers an error reply, such as a wrong password, because retries do not cure that.
+    /// Stores this error if no error is stored. Error replies and TLS failures replace a stored error, because retries do
+    /// not cure them.
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);
         }
     }
 
-    /// Adds the name of the node to the reason.
+    /// Adds the name of the node to the reason. A passing error reply becomes `NotSent`, because its code is no longer at
+    /// the start.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -5,7 +5,6 @@ use std::time::Instant;
 use crate::store::HealthWarning;
 use crate::stores::redis::transport::{CallError, Connection, KnownMaster};
 
-/// Finds the current master and connects to it.
 pub(crate) trait Connector: Send + Sync {
     /// Connects to the current master, and sets the generation of the connection.
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError>;

@@ -9,7 +9,7 @@ use crate::ground::background::Background;
 use crate::stores::redis::transport::call_error::CallError;
 use crate::stores::redis::transport::reply_text::cut;
 
-/// A user (empty for the default user) and a password.
+/// `user` is empty for the default user.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
@@ -20,10 +20,8 @@ type Ask<T> = dyn Fn() -> Result<T, String> + Send + Sync;
 
 pub(crate) type CredentialsProvider = Provider<Credentials>;
 
-/// A user function that returns a `T`.
-///
-/// The function may block, so it runs on its own thread. Connections that are opened meanwhile share its result, so there is at
-/// most one such thread.
+/// The function may block, so it runs on its own thread. Connections that are opened during a call share its result, so
+/// there is at most one such thread.
 pub(crate) struct Provider<T> {
     /// The name of `T` in messages.
     what: &'static str,
@@ -44,7 +42,7 @@ impl<T: Clone + Default + Send + 'static> Provider<T> {
         }
     }
 
-    /// Returns the result of a call of the user function that ends after the call of `get` began.
+    /// Calls the user function, or waits for a call that is already running.
     pub(crate) fn get(&self, deadline: Instant) -> Result<T, CallError> {
         let what = self.what;
         let ask = Arc::clone(&self.ask);

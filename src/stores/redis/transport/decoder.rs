@@ -1,8 +1,8 @@
 //! Reads replies from a stream by a deadline.
 //!
 //! The decoder finds the end of each reply. It parses integers itself, and leaves other replies to the parser of the `redis`
-//! crate. That parser cannot read from the stream: it clears 8 KiB before each read, hides the bytes after a reply, and is four
-//! times as slow for an integer.
+//! crate. That parser does not read the stream itself, for three reasons. It would clear 8 KiB before each read. It would
+//! hide whether bytes follow a reply. It is four times slower for an integer.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::stores::redis::transport::reply_text::{cut, without_script};
 use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
-/// No request of this client has a larger reply.
+/// In bytes. No request of this client gets a larger reply.
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 const NO_REPLY: &str = "it is not a reply of a Redis server; check the host and the port, and whether the server \
@@ -27,22 +27,23 @@ const MOST_KEPT: usize = 1 << 16;
 
 const READ_AT_ONCE: usize = 4096;
 
-/// A socket time-out may exceed the deadline by this much, which saves a system call per request.
+/// A socket's time-out may end up to this long after the deadline. So most requests need no system call to set a new
+/// time-out.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// The read buffer. The bytes in `begin..end` were read and not returned yet.
+    /// The read buffer. The bytes in `begin..end` were read from the socket and are not decoded yet.
     block: Vec<u8>,
     begin: usize,
     end: usize,
     frame: Frame,
-    /// Whether the bytes begin a reply that was incomplete at its deadline.
+    /// Whether the buffer has the first part of a reply whose deadline has passed.
     is_within: bool,
     read_timeout: Option<Duration>,
 }
 
-/// The scanned part of the current reply.
+/// The scanned part of the current reply. The reply is complete if `values` exceeds `elements`.
 #[derive(Default)]
 struct Frame {
     /// The length of the scanned part, in bytes.
@@ -54,7 +55,7 @@ struct Frame {
 }
 
 impl Decoder {
-    /// Reads one reply. After a time-out a later call continues with the same reply.
+    /// Reads one reply. After a time-out, the next call continues to read the same reply.
     pub(super) fn receive(
         &mut self,
         stream: &mut Stream,
@@ -116,7 +117,7 @@ impl Decoder {
         }
     }
 
-    /// Removes the complete reply from the buffer; `None` if it is malformed.
+    /// Removes the complete reply from the buffer. Returns `None` if the reply is malformed.
     fn take(&mut self) -> Option<Value> {
         let Frame { length, .. } = std::mem::take(&mut self.frame);
         let reply = self.block.get(self.begin..self.begin + length)?;
@@ -143,11 +144,11 @@ impl Decoder {
 }
 
 impl Frame {
-    /// Continues to scan `bytes`, which begin with the reply. Returns whether the reply is complete.
+    /// Continues the scan of `bytes`. The reply begins at the first byte. Returns whether the reply is complete.
     fn is_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while self.values <= self.elements {
             let mut rest = bytes.get(self.length..).unwrap_or_default();
-            // Fail at once: other protocols may never send a line end.
+            // Fail at the first byte: a server of another protocol may never send the end of a line.
             if rest.first().is_some_and(|kind| !b"+-:$*".contains(kind)) {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, NO_REPLY));
             }
@@ -172,7 +173,7 @@ impl Frame {
     }
 }
 
-/// Removes the next line; returns its first byte and the rest.
+/// Removes the next line from `rest`. Returns the first byte of the line, and its other bytes without `\r\n`.
 fn line_in<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     let (line, behind) = rest.split_at_checked(length + 1)?;
@@ -185,7 +186,7 @@ fn number_in(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The length of a string or array; `None` for nil.
+/// Returns the length of a string or an array. `None` means nil.
 fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
     let length = number_in(text).ok_or_else(|| garbled("a length is not a number"))?;
     match usize::try_from(length) {
@@ -214,7 +215,8 @@ fn no_reply(error: io::Error) -> CallError {
     }
 }
 
-/// Whether to set a new socket time-out: the current one exceeds the deadline, or is much shorter and would wake the thread often.
+/// Whether the socket needs a new time-out. A time-out after the deadline is too long. A much shorter time-out would wake
+/// the thread often.
 pub(super) fn must_set(current: Option<Duration>, left: Duration) -> bool {
     current.is_none_or(|current| current > left + TIMEOUT_SLACK || current < left / 8)
 }

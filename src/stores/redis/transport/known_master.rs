@@ -11,7 +11,7 @@ use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
-/// Called when the master changes; must not block.
+/// A function that is called when the master changes. It must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
@@ -30,10 +30,10 @@ impl Hooks {
 }
 
 pub(crate) struct KnownMaster {
-    /// The name in messages while no master is known; without secrets.
+    /// The name in messages while no master is known. The name contains no password.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
-    /// The previous master, while none is known.
+    /// The last known master, if `master` is `None`.
     former: Mutex<Option<Arc<str>>>,
     generation: AtomicU64,
     /// Called when the generation has increased.
@@ -64,7 +64,7 @@ impl KnownMaster {
         self.master.lock().clone()
     }
 
-    /// The name of the master, or of the previous master while none is known.
+    /// Returns the name of the master. While no master is known, returns the name of the previous master.
     pub(crate) fn last(&self) -> Option<Arc<str>> {
         let master = self.master.lock();
         master.clone().or_else(|| self.former.lock().clone())
@@ -74,8 +74,8 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Records the master found by a search that began in the generation `began`. Returns the generation of its connections,
-    /// or `None` if another thread has found another master since.
+    /// Records a master. The search for it began in the generation `began`. Returns the generation of connections to this
+    /// master, or `None` if the generation has changed since and another master is known.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(known_master.found(&a, 0), Some(0));
         assert_eq!(known_master.found(&a, 0), Some(0));
         assert_eq!(known_master.found(&b, 0), Some(1));
-        // A search that began earlier changes nothing.
+        // A search that began in an earlier generation changes nothing.
         assert_eq!(known_master.found(&a, 0), None);
         assert_eq!(known_master.found(&b, 0), Some(1));
         assert_eq!((&*known_master.node(), known_master.generation()), ("b", 1));
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(known_master.last(), Some(Arc::clone(&b)));
         assert_eq!(known_master.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
-        // The previous master came back; then another one took over while none was known.
+        // To find the previous master again is no takeover. To find another master is a takeover.
         assert_eq!(taken_over.load(Ordering::Relaxed), 1);
         known_master.suspect(2);
         assert_eq!(known_master.found(&a, 3), Some(3));

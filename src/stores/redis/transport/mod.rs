@@ -52,8 +52,8 @@ pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;
 
-/// Until when a request that was not executed is retried. A later retry would likely become an in-doubt request, and hide
-/// the last error reply.
+/// Returns the instant until which an unexecuted request is retried. A later retry would likely time out, and the time-out
+/// would hide the last error reply.
 pub(crate) fn last_try(deadline: Instant) -> Instant {
     deadline - deadline.saturating_duration_since(time::now()) / 4
 }

@@ -5,7 +5,6 @@ use redis::Value;
 /// The longest server text in a message, in bytes.
 pub(super) const MOST_WORDS: usize = 256;
 
-/// Shortens a server text and replaces control characters.
 pub(super) fn cut(text: &str) -> String {
     let (kept, rest) = text.split_at(text.floor_char_boundary(MOST_WORDS));
     let visible = |sign: char| if sign.is_control() { '\u{fffd}' } else { sign };
@@ -16,10 +15,11 @@ pub(super) fn cut(text: &str) -> String {
     kept
 }
 
-/// Returns an error reply with its code first, without the hash and the line number of a script.
+/// Removes the hash and the line number of a script from an error reply, so that the reply begins with its code.
 ///
-/// Redis 7 and later append both: `READONLY … script: 6b1b…, on @user_script:12.`, Valkey without the hash. Before Redis 7 they
-/// precede the code: `ERR Error running script (call to f_6b1b…): @user_script:12: @user_script: 12: -READONLY …`.
+/// Redis 7 and later append both: `READONLY … script: 6b1b…, on @user_script:12.` Valkey appends only the line number. Redis
+/// before 7 puts both before the code: `ERR Error running script (call to f_6b1b…): @user_script:12: @user_script: 12:
+/// -READONLY …`.
 pub(super) fn without_script(text: &str) -> String {
     let text = match text.rsplit_once(" script: ") {
         Some((text, script)) if script.contains("@user_script:") => text,
@@ -32,19 +32,18 @@ pub(super) fn without_script(text: &str) -> String {
         true => "",
         false => code.trim_end_matches('@'),
     };
-    // The last `user_script: 12: ` precedes the message.
+    // The message follows the last `user_script: 12: `.
     let line = rest.rsplit("user_script:").next().unwrap_or(rest);
     let message = line.split_once(": ").map_or(line, |(_, message)| message);
     format!("{code}{}", message.strip_prefix('-').unwrap_or(message))
 }
 
-/// Like [`without_script`], also without the code `TRYAGAIN`, which means nothing to users.
+/// Like [`without_script`], but also removes the code `TRYAGAIN`, which means nothing to users.
 pub(crate) fn plain(text: &str) -> String {
     let text = without_script(text);
     text.strip_prefix("TRYAGAIN ").unwrap_or(&text).to_owned()
 }
 
-/// Returns a reply as text, shortened for a message.
 pub(crate) fn brief(value: &Value) -> String {
     cut(&format!("{value:?}"))
 }
@@ -96,7 +95,6 @@ mod tests {
         let exact = "x".repeat(MOST_WORDS);
         assert_eq!(cut(&exact), exact);
         assert_eq!(cut(&(exact.clone() + "y")), exact.clone() + "…");
-        // Characters are kept whole.
         let wide = "x".repeat(MOST_WORDS - 1) + "ü";
         assert_eq!(cut(&wide), "x".repeat(MOST_WORDS - 1) + "…");
         assert_eq!(cut("a\r\nb"), "a\u{fffd}\u{fffd}b");

@@ -1,5 +1,3 @@
-//! A socket with or without TLS.
-
 use std::borrow::Cow;
 use std::io::{self, Read};
 
@@ -33,7 +31,7 @@ impl Stream {
         self.session.as_mut()?.refusal(&self.socket)
     }
 
-    /// A second handle for another thread, which only writes.
+    /// Returns a second handle, with which another thread only writes.
     pub(super) fn writing_end(&self) -> io::Result<Stream> {
         Ok(Stream {
             socket: self.socket.try_clone()?,

@@ -1,5 +1,3 @@
-//! Shares of a deadline.
-
 use std::time::Duration;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Stands in for `tls` in builds without TLS: URLs with TLS are refused, so no session exists.
+//! Replaces the module `tls` in builds without TLS. URLs with TLS are refused, so no session is ever created.
 
 use std::io;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! TLS for connections of the crate `mysql`.
 //!
-//! The TLS of that crate always trusts the public authorities, and cannot check another name than the host. So the crate connects
-//! to a Unix socket of this process, and a thread forwards the bytes to the server over TLS.
+//! The TLS of that crate always trusts the public authorities, and always compares the certificate with the host. So that
+//! crate connects to a Unix socket of this process. A thread forwards the bytes to the server over TLS.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
@@ -25,9 +25,9 @@ use crate::stores::redis::transport::tls::{Peer, Session};
 
 /// `CLIENT_SSL` in the second byte of the capability flags.
 const TLS: u8 = 0x08;
-/// The length of an SSL request packet with its header. A login packet begins with the same bytes.
+/// The length of an SSL request packet with its header, in bytes. A login packet begins with the same bytes.
 const REQUEST: usize = 36;
-/// The first byte of a packet that ends a login: OK or ERR.
+/// The first payload byte of a packet that ends a login: OK or ERR.
 const ACCEPTED: u8 = 0;
 const REFUSED: u8 = 0xff;
 
@@ -44,7 +44,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Starts the thread. It accepts a connection, connects to the server and completes the login, all by `deadline`.
+    /// Starts the thread. By `deadline`, the thread accepts a connection, connects to the server and completes the login.
     pub(crate) fn open(
         peer: &Peer,
         host: &str,
@@ -52,7 +52,7 @@ impl Tunnel {
         deadline: Instant,
     ) -> io::Result<Tunnel> {
         let (sender, fault) = bounded(1);
-        // Mode 0700 keeps other users out. A forked child generates other random names.
+        // Mode 0700 keeps other users out. After a fork, parent and child generate different names.
         let folder = std::env::temp_dir().join(format!("redlatch-{}", random::uuid()));
         let path = folder.join("tls");
         let made = DirBuilder::new().mode(0o700).create(&folder);
@@ -66,7 +66,7 @@ impl Tunnel {
         sync::spawn("redlatch-tls", move || {
             let arrived = poll::wait([listener.as_fd()].into_iter(), deadline);
             let near = matches!(arrived, Ok(Some(_))).then(|| listener.accept());
-            // An accepted connection does not need the file.
+            // The file of the socket is necessary only until a connection is accepted.
             let _ = fs::remove_dir_all(&folder);
             if let Some(Ok((near, _))) = near
                 && let Err(fault) = carry(&near, &peer, &place, deadline)
@@ -80,7 +80,8 @@ impl Tunnel {
 
 /// Forwards bytes between `near` and the server until either closes the connection. The login must end by `deadline`.
 ///
-/// The SSL request is inserted before the login, so the sequence numbers of later login packets differ by one at the server.
+/// The driver does not know of the SSL request before its login. So the sequence numbers of later login packets are adjusted
+/// by one.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,
@@ -96,7 +97,7 @@ fn carry(
     near.write_all(&greeting).map_err(failed)?;
     let mut block = vec![0; BLOCK];
     let mut count = near.read(&mut block).map_err(failed)?;
-    // The driver closes the connection after an error packet.
+    // If the greeting is an error packet, the driver closes the connection.
     if count < REQUEST {
         return Ok(());
     }
@@ -145,7 +146,7 @@ fn carry(
     }
 }
 
-/// Waits until either end is readable, and returns whether only `near` is.
+/// Waits until `near` or `far` is readable. Returns whether only `near` is readable.
 fn has_spoken_alone(near: &UnixStream, far: &Stream) -> io::Result<bool> {
     while !far.session.as_ref().is_some_and(Session::has_buffered) {
         let ends = [far.socket.source(), near.as_fd()].into_iter();

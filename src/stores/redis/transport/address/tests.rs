@@ -32,7 +32,7 @@ fn random_urls_are_parsed_without_leaking_the_password() {
             }
             Err(error) => error.to_string(),
         };
-        // The host or the path may contain it, too.
+        // If `secret` occurs twice, the host or the path may contain it, and messages may contain these.
         let is_secret = url.matches("secret").count() == 1;
         let tells = password.is_some_and(|password| said.contains(&password));
         assert!(!(is_secret && tells), "{url}: {said}");

@@ -11,7 +11,6 @@ fn server(text: &str) -> CallError {
     CallError::Server(text.to_owned())
 }
 
-/// One error of each kind with its reason.
 fn faults() -> [(CallError, &'static str); 7] {
     [
         (CallError::NotSent("cut".into()), "cut"),

@@ -1,5 +1,3 @@
-//! Replies to numbered requests.
-
 use std::time::Instant;
 
 use redis::Value;
@@ -9,9 +7,10 @@ use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::transport::call_error::CallError;
 
 impl Connection {
-    /// Reads the reply to the script call with this number, and skips replies with other numbers.
+    /// Reads the reply to the script call `number`. Skips replies with other numbers.
     ///
-    /// Error replies have no number, so an error is treated as the reply. An error never grants a lock.
+    /// Error replies have no number, so any error is treated as the reply. This is safe, because an error never grants a
+    /// lock.
     pub(crate) fn answer(&mut self, number: i64, deadline: Instant) -> Result<Value, CallError> {
         if Answers::are_of(number) {
             return self.answer_of_commands(number, deadline);

@@ -21,13 +21,12 @@ use crate::stores::redis::transport::tls::Session;
 use crate::stores::redis::transport::{Address, CallError, ServerId, brief, lacks};
 
 impl Connection {
-    /// Connects, authenticates and reads the server's clock, all by `deadline`.
     pub(crate) fn connect(address: &Address, deadline: Instant) -> Result<Connection, CallError> {
         let began = time::now();
         let target = address.target(deadline.min(began + address.connect_timeout));
         let outcome = target.and_then(|target| {
             let opened = match Connection::open(&target, deadline) {
-                // The credentials provider may return a newer password now.
+                // The password may have changed, so the credentials provider is called once more.
                 Err(CallError::Server(text)) if text.contains(REFUSED_CREDENTIALS) => {
                     Connection::open(&target, deadline)
                 }
@@ -79,7 +78,7 @@ impl Connection {
                 {
                     CallError::Server(reason.into_words())
                 }
-                // No request of a lock was sent yet.
+                // Only the handshake was sent, so no lock request can have been executed.
                 (CallError::NoReply { reason, .. }, None) => CallError::NotSent(
                     reason.reworded(|reason| format!("while connecting: {reason}")),
                 ),
@@ -108,21 +107,20 @@ impl Connection {
         if settings.db() != 0 {
             commands.push((encode(&["SELECT", &settings.db().to_string()]), true));
         }
-        // The name is informative: an error reply is ignored.
+        // The connection name is only informative, so an error reply is ignored.
         let name = encode(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
-            // No ACL rule can forbid HELLO, but a proxy may not know it.
+            // ACL rules cannot forbid HELLO. A proxy may not know HELLO, so its error is ignored.
             commands.push((encode(&["HELLO"]), false));
         }
-        // Sentinels have no TIME.
         let last = if address.is_sentinel { "PING" } else { "TIME" };
         commands.push((encode(&[last]), true));
         let request = commands.iter().flat_map(|it| &it.0);
         let request: Vec<u8> = request.copied().collect();
         let sent = self.timeline.now();
         if let Err(fault) = self.send(&request, deadline) {
-            // A server at maxclients sends an error and reads nothing.
+            // A server at `maxclients` reads nothing, but its error reply may have arrived.
             if fault.is_hang_up()
                 && let Err(told @ CallError::Server(_)) = self.receive(deadline)
             {
@@ -134,7 +132,7 @@ impl Connection {
         for (at, (_, is_needed)) in commands.iter().enumerate() {
             let reply = self.receive(deadline);
             last = match reply.map_err(|fault| without_password(fault, settings)) {
-                // The first reply answers AUTH.
+                // With a provider, the first reply is the reply to AUTH.
                 Err(fault @ CallError::Server(_))
                     if at == 0
                         && address.provider.is_some()
@@ -155,7 +153,7 @@ impl Connection {
                 Err(CallError::Server(text))
                     if lacks(&text, "time") && !text.starts_with("NOPERM") =>
                 {
-                    // Sentinels lack TIME, and so do some proxies.
+                    // A server without TIME is a sentinel or a proxy.
                     match self.call(&encode(&["ROLE"]), deadline) {
                         Ok(role) if brief(&role).contains("sentinel") => {
                             return Err(CallError::wrong_kind(SENTINEL));
@@ -163,8 +161,8 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // Without the server's clock, the first request is treated as late. Its reply has the server's time,
-                    // which the retry uses.
+                    // Without the server's clock, the server refuses the first request as late. The refusal contains the
+                    // server's time, so the retry is in time.
                     has_time = false;
                     Value::Nil
                 }
@@ -198,7 +196,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Fails if the server is not the announced one.
+    /// Fails if the server's identity differs from the announced identity.
     fn prove(&mut self, address: &Address, deadline: Instant) -> Result<(), CallError> {
         let (command, field, id) = match &address.expected_id {
             None => return Ok(()),
@@ -210,7 +208,7 @@ impl Connection {
                 let text = text_of(&reply);
                 !text.contains(field) || text.contains(&**id)
             }
-            // The user may lack the right.
+            // If the command is forbidden or unknown, the identity cannot be checked, and the server is accepted.
             Err(CallError::Server(text)) => text.starts_with("NOPERM") || text.contains("unknown"),
             Err(fault) => return Err(fault),
         };
@@ -229,22 +227,22 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
     Socket::connect(&address.place, deadline)
 }
 
-/// The reason to refuse a cluster node as a single server: it answers most requests with `MOVED`.
+/// A cluster node is refused as a single server, because it answers most requests with `MOVED`.
 pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a part of the names; open the \
     cluster with Builder::cluster (--cluster)";
 
-/// Marks the error text of a server that refused credentials of a provider. The credentials may change, so a retry may
-/// succeed.
+/// An error with this text means that the server refused credentials of a provider. The provider may return other
+/// credentials later, so a retry may succeed.
 pub(crate) const REFUSED_CREDENTIALS: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
     Builder::sentinel (--sentinel MASTER --node URL)";
 
-/// Removes the password from an error reply, and adds the user if the password is wrong. An error for an unknown command
-/// repeats its arguments.
+/// Removes the password from an error reply: an error about an unknown command contains the arguments of that command. Adds
+/// the user to an error about a password.
 fn without_password(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     match (fault, settings.password()) {
         (CallError::Server(text), Some(password)) if !password.is_empty() => {
-            // The server truncates the arguments, so a part of the password may be left: drop all of them.
+            // The server may have truncated the password among the arguments, so all arguments are removed.
             let said = text.split(", with args").next().unwrap_or_default();
             let user = settings.username().unwrap_or("default");
             let user = user.replace(password, "…");
@@ -256,7 +254,7 @@ fn without_password(fault: CallError, settings: &RedisConnectionInfo) -> CallErr
     }
 }
 
-/// The time in a reply to `TIME`, in ms since 1970.
+/// Returns the time in a reply to `TIME`, in ms since 1970.
 pub(crate) fn time_of(value: &Value) -> Option<i64> {
     let number = |at| text_of(item_at(value, at)?).parse::<i64>().ok();
     let (seconds, micros) = (number(0)?, number(1)?);

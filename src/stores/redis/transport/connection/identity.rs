@@ -1,4 +1,4 @@
-//! The identity of the server of a connection, for Redlock.
+//! The identity of a server. Redlock queries it to detect restarts and replaced keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ use crate::stores::redis::transport::tls::Session;
 pub(crate) struct Identity {
     /// `run_id`, which changes with each start of the server.
     pub(crate) run: Arc<str>,
-    /// `master_replid`, which changes whenever the server may have replaced its keys with those of another server. Empty if not
-    /// reported.
+    /// `master_replid` changes whenever the server may have replaced its keys by those of another server. Empty if the
+    /// server does not report it.
     pub(crate) history: Arc<str>,
-    /// Whether the server was a replica before (`master_replid2`).
+    /// Whether the server was a replica earlier, according to `master_replid2`.
     pub(crate) has_followed: bool,
-    /// Whether the server is a replica. Replicas may discard their keys.
+    /// Whether the server is a replica. A replica may discard its keys to copy those of its master.
     pub(crate) follows: bool,
-    /// Whether the server is a cluster node. Slots may move to other nodes.
+    /// Whether the server is a cluster node, whose slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
-    /// The minimum uptime of the server at `told`; `None` if unlimited.
+    /// At the instant `told`, the server had run for at least this long. `None` if there is no limit.
     pub(crate) age: Option<Duration>,
-    /// Whether locks survive a crash of the server: every write is synced to the append-only file.
+    /// Whether locks survive a crash of the server, because every write is synced to the append-only file.
     pub(crate) remembers: bool,
-    /// When the query was sent, and when the reply arrived.
+    /// `asked`: when the query was sent. `told`: when the reply arrived.
     pub(crate) asked: BootInstant,
     pub(crate) told: BootInstant,
 }
@@ -39,7 +39,6 @@ impl Connection {
         session.map(Session::ending).unwrap_or_default()
     }
 
-    /// Queries the identity, once per connection.
     pub(crate) fn identify(&mut self, deadline: Instant) -> Result<Arc<Identity>, CallError> {
         if let Some(identity) = &self.identity {
             return Ok(Arc::clone(identity));
@@ -61,14 +60,13 @@ impl Connection {
         let identity = identity_in(&server?, persistence, &replication?, fsync, at)?;
         let identity = Arc::new(identity);
         if !identity.follows {
-            // A replica is queried again, because it may become a master.
+            // Only the identity of a master is cached, because a replica may become a master.
             self.identity = Some(Arc::clone(&identity));
         }
         Ok(identity)
     }
 }
 
-/// Reads the identity from the replies to `INFO` and `CONFIG GET *appendfsync*`.
 pub(super) fn identity_in(
     server: &Value,
     persistence: Option<Value>,
@@ -78,19 +76,19 @@ pub(super) fn identity_in(
 ) -> Result<Identity, CallError> {
     let (server, replication) = (text_of(server), text_of(replication));
     let run = info_field(&server, "run_id");
-    // The uptime is negative if the clock was set back.
+    // The server reports a negative uptime if its clock was set back.
     let up = info_field(&server, "uptime_in_seconds").and_then(|up| up.parse::<i64>().ok());
     let up = up.map(|up| u64::try_from(up).unwrap_or_default());
     let (Some(run), Some(up)) = (run, up) else {
         return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
-    // Without the right to query it, assume that locks do not survive a crash.
+    // If the user may not query the persistence, locks are assumed not to survive a crash.
     let persistence = persistence.as_ref().map(text_of).unwrap_or_default();
     let is_set = |name, to| fsync.as_ref().and_then(|it| field_of(it, name)).as_deref() == Some(to);
     let says = |field, what| info_field(&persistence, field) == Some(what);
     let remembers = says("aof_enabled", "1")
         && is_set("appendfsync", "always")
-        // During a rewrite of the file, writes may not be synced.
+        // During a rewrite of the append-only file, writes may not be synced.
         && is_set("no-appendfsync-on-rewrite", "no")
         && !says("aof_rewrite_in_progress", "1")
         && !says("aof_rewrite_scheduled", "1");
@@ -102,9 +100,9 @@ pub(super) fn identity_in(
         history: history.into(),
         has_followed: id_before.bytes().any(|digit| digit != b'0'),
         follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
-        // Valkey calls the field `server_mode`.
+        // Redis names the field `redis_mode`, Valkey `server_mode`.
         is_in_cluster: is_cluster("redis_mode") || is_cluster("server_mode"),
-        // The uptime is rounded to seconds.
+        // The uptime is in whole seconds, so the server may have run for up to 1 s less.
         age: Some(Duration::from_secs(up.saturating_sub(1))),
         remembers,
         asked,

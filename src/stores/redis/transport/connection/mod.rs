@@ -37,22 +37,23 @@ pub(crate) use handshake::{CLUSTER_NODE, REFUSED_CREDENTIALS, time_of};
 pub(crate) use identity::Identity;
 pub(crate) use writer::Writer;
 
-/// Scripts return a small number and the request number in one integer. An array would cost 5 % more server time per request.
-/// Both together fit into the 53 bits that are exact in Lua.
+/// Scripts return a small number and the request number in one integer. An array would cost 5 % more server time per
+/// request. Together both numbers have at most 53 bits, so Lua represents them exactly.
 const SMALL_BITS: u32 = 22;
 const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 
-/// The largest request number. The smallest is 1, so a small number alone never looks like a numbered reply.
+/// The largest request number. The smallest is 1, so an integer without a request number is never treated as a numbered
+/// reply.
 const NUMBERS: i64 = (1 << 30) - 1;
 
 const UNSOLICITED: &str = "the connection was closed, or has an unsolicited reply";
 
-/// A connection idle for longer is checked before use, because the server may have closed it.
+/// A connection that was idle for longer than this is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// Because the server's clock is estimated, the server may still run a request this long after its deadline. The value is
-/// less than [`EXPIRY_SLACK`] by 1 s, for the time from the arrival of a request until its script reads the clock, and by
-/// the drift.
+/// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. The
+/// value is [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s. A script may read the clock up to 1 s after its
+/// request arrived.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
@@ -61,27 +62,26 @@ pub(crate) struct Connection {
     /// The generation of the known master when the connection was opened.
     pub(crate) generation: u64,
     pub(crate) identity: Option<Arc<Identity>>,
-    /// The scripts that were sent on this connection.
     loaded_scripts: SmallVec<[usize; 4]>,
     stream: Stream,
     decoder: Decoder,
-    /// The last request number; replies repeat the number. Connections begin at random numbers.
+    /// The number of the last request. Its reply contains the same number. Each connection begins with a random number.
     next_number: i64,
     write_timeout: Option<Duration>,
     pub(crate) last_used: Instant,
-    /// How far the server's clock is ahead of `timeline`, from the last reply with a time.
+    /// How far the server's clock is ahead of `timeline`, according to the last reply that contained a time.
     ahead: Offset,
     timeline: Timeline,
     /// Whether to send `ASKING` before each request, because a slot is migrating to this server.
     pub(crate) is_asking: bool,
-    /// Whether the connection must be closed: it has an abandoned or an unsolicited reply.
+    /// Whether the connection must be closed, because a reply on it is abandoned or unsolicited.
     pub(crate) is_unusable: bool,
-    /// Whether the last reply was an error. An error reply has no request number, so a duplicate of it would be treated as
-    /// the reply to the next request.
+    /// Whether the last reply was an error. Error replies have no request number, so a duplicate of an error would be
+    /// treated as the reply to the next request.
     was_refused: bool,
-    /// Replies to earlier requests, not read yet. They precede the reply to the next request.
+    /// Unread replies to earlier requests. They arrive before the reply to the next request.
     deferred: VecDeque<DeferredReply>,
-    /// The replies received so far to the commands that replace a script.
+    /// On a server without scripts, one request consists of several commands. These are the replies received so far.
     parts: Answers,
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
@@ -90,20 +90,19 @@ pub(crate) struct Connection {
 struct DeferredReply {
     /// The request number; `None` for a request without a script.
     number: Option<i64>,
-    /// After this instant the reply is not expected any more.
+    /// The reply is expected until this instant.
     until: Instant,
-    /// Set to true when the reply has arrived.
+    /// Set to true when the reply was read.
     answered: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
-    /// Sends a packed command, and reads one reply.
     pub(crate) fn call(&mut self, packed: &[u8], deadline: Instant) -> Result<Value, CallError> {
         self.ask(packed, deadline)?;
         self.receive(deadline)
     }
 
-    /// Sends a packed command, after a check that the connection is usable.
+    /// Fails without sending if the connection has ended or has an unsolicited reply.
     pub(crate) fn ask(&mut self, request: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNSOLICITED.into()));
@@ -117,8 +116,8 @@ impl Connection {
         }
     }
 
-    /// Fails if bytes follow an error reply. The error may be a duplicate of an earlier error. In that case the bytes are
-    /// the reply to the request, which may have been executed.
+    /// Fails if bytes follow an error reply. The error may be a duplicate of an earlier error, and the bytes may be the
+    /// reply to the request. So the request may have been executed.
     pub(crate) fn has_only_refused(&self) -> Result<(), CallError> {
         if self.is_reset() {
             return Err(CallError::cut(UNSOLICITED));
@@ -142,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Sends packed commands. After an error the server has an incomplete request at most, which it does not execute.
+    /// If sending fails, the server has only a part of the last command, which it does not execute.
     pub(crate) fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
         let mut rest = &*sealed;
@@ -173,15 +172,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads one reply. After a time-out a later call continues with the same reply.
+    /// Reads one reply. After a time-out, the next call continues to read the same reply.
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
         let reply = self.decoder.receive(&mut self.stream, deadline);
         self.was_refused = matches!(reply, Err(CallError::Server(_)));
         reply.map_err(CallError::of_a_proxy)
     }
 
-    /// Leaves a reply to the next user of the connection, which reads it first and sets `answered`. After `until` the reply is not
-    /// expected any more.
+    /// Leaves the reply to the last request unread. The next user of the connection reads that reply first, and sets
+    /// `answered`.
     pub(crate) fn defer_reply(
         &mut self,
         number: Option<i64>,
@@ -218,10 +217,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the deferred replies that have arrived.
     fn read_arrived(&mut self) -> Result<(), CallError> {
         while self.has_deferred() && self.has_arrived() {
-            // The rest of a partial reply usually arrives at once.
+            // If only a part of a reply has arrived, the rest usually follows at once.
             match self.read_deferred(time::now() + Duration::from_millis(1)) {
                 Err(fault) if fault.is_timeout() => break,
                 paid => paid?,
@@ -238,13 +236,13 @@ impl Connection {
         is_well && next.is_none_or(|due| time::now() < due.until)
     }
 
-    /// Reads the deferred replies that have arrived. Returns whether no deferred reply is left, or the connection failed.
+    /// Reads the deferred replies that have arrived. Returns true if no deferred reply is left, or if the connection failed.
     pub(crate) fn is_next(&mut self) -> bool {
         self.read_arrived().is_err() || !self.has_deferred()
     }
 
-    /// Whether the server has closed the connection or sent an unsolicited reply. The check of the socket costs a system call, so
-    /// it is left out for connections that were used recently.
+    /// Whether the server has closed the connection or sent an unsolicited reply. The socket of a recently used connection
+    /// is not checked, because this costs a system call.
     pub(crate) fn is_stale(&self, idle: Duration) -> bool {
         let is_likely = self.was_refused || idle >= STALE_AFTER;
         !self.has_deferred() && (self.decoder.has_unread() || is_likely && self.is_reset())
@@ -286,19 +284,19 @@ impl Connection {
         self.loaded_scripts.clear();
     }
 
-    /// Reads the server time from the reply to a request that was sent at `sent` with the expiry `not_after`.
+    /// Records the server time from `answer`, the reply to a request that was sent at `sent` with the expiry `not_after`.
     pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: BootInstant) {
         if let Some(now) = time_in(answer, not_after) {
             self.note_time(now, sent);
         }
     }
 
-    /// Records the server time `now` (ms) from the reply to a request sent at `sent`.
+    /// Records the server time `now`, in ms since 1970. The request for it was sent at `sent`.
     pub(crate) fn note_time(&mut self, now: i64, sent: BootInstant) {
         self.ahead = Offset::told(now.saturating_mul(1000), sent, self.timeline.now());
     }
 
-    /// The server time in ms after which the server refuses a request that must arrive by `at`.
+    /// Returns the expiry of a request that must arrive by `at`. The expiry is a server time, in ms.
     pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
         let at = now + at.saturating_duration_since(time::now());
         self.ahead.expiry(at, LATEST) / 1000
@@ -314,16 +312,15 @@ impl Connection {
         self.decoder.has_unread() || session.is_some_and(Session::has_buffered)
     }
 
-    /// A handle with which another thread writes while this one reads.
+    /// Returns a handle for another thread, which writes while this thread reads.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         self.stream.writing_end().map(Writer::new)
     }
 }
 
-/// The server time in ms in the reply to a request with the expiry `not_after`.
 fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     let now = match answer {
-        // The integer is the time left until the expiry. The largest number means that the time left does not fit.
+        // The integer is the time left until the expiry, in ms. `LARGEST_SMALL` means that the time left does not fit.
         Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
         other => integer_at(other, 1),
     };

@@ -26,7 +26,6 @@ fn greeted(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// A connection to a server that sends `replies` after the handshake.
 fn talking(replies: Vec<u8>) -> (Connection, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -96,7 +95,6 @@ fn bytes_after_an_error_are_noticed_at_once() {
     let (mut connection, server) = talking(b"-ERR no\r\n".to_vec());
     let refused = connection.call(ping, deadline);
     assert!(matches!(refused, Err(CallError::Server(_))), "{refused:?}");
-    // The server closes the connection.
     server.join().unwrap();
     assert!(connection.is_stale(Duration::from_secs(1)));
     let asked = connection.ask(ping, deadline);
@@ -131,7 +129,7 @@ fn random_replies_have_a_time_or_none() {
         };
         assert!(now > 0);
         let ahead = Offset::told(now.saturating_mul(1000), sent, BootInstant::now());
-        // No clock offset may overflow.
+        // This must not overflow for any clock offset.
         let _ = ahead.expiry(sent + soon, LATEST);
     });
 }
@@ -182,7 +180,6 @@ fn identity_and_durability_are_read_from_info() {
     assert!(of(server, aof, &followed, &always).unwrap().has_followed);
     let follows = master.replace("role:master", "role:slave");
     assert!(of(server, aof, &follows, &always).unwrap().follows);
-    // Redis and Valkey name the field differently.
     for name in ["redis_mode", "server_mode"] {
         let alone = server.replace("redis_mode", name);
         assert!(!of(&alone, aof, master, &always).unwrap().is_in_cluster);

@@ -7,7 +7,7 @@ use crate::stores::redis::transport::stream::Stream;
 
 pub(crate) struct Writer {
     stream: Stream,
-    /// The bytes that the socket has not accepted yet; encrypted on a TLS connection.
+    /// The bytes that the socket has not accepted yet. On a TLS connection they are encrypted.
     rest: Vec<u8>,
 }
 
@@ -26,7 +26,6 @@ impl Writer {
         self.flush()
     }
 
-    /// Writes kept bytes without blocking.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut written = 0;
         while let Some(rest @ [_, ..]) = self.rest.get(written..) {
@@ -45,7 +44,7 @@ impl Writer {
         !self.rest.is_empty()
     }
 
-    /// Ends the connection, which wakes its reader.
+    /// Ends the connection. This wakes the thread that reads from it.
     pub(crate) fn shut_down(&self) {
         // An error means that the socket is closed already.
         let _ = self.stream.socket.shutdown();

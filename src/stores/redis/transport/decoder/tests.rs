@@ -1,7 +1,6 @@
 use super::*;
 use crate::stores::redis::drawn::{ERRORS, changed, draws, weight};
 
-/// Decodes `bytes`, which arrive in two pieces.
 fn decoded(bytes: &[u8], cut_at: usize) -> (io::Result<bool>, Option<Value>) {
     let mut decoder = Decoder {
         block: bytes.to_vec(),

@@ -11,13 +11,13 @@ use crate::stores::redis::kinds::Dialect;
 use crate::stores::redis::transport::{CallError, Connection, Connector, share};
 
 pub(crate) struct Pool {
-    /// Boxed, because a slot is moved twice per use.
+    /// Boxed, because each use moves the slot twice.
     pub(crate) slots: Slots<Box<Connection>>,
-    /// A connection that was idle for longer is checked with `PING` before use.
+    /// A connection that was idle for longer than this is checked with `PING` before use.
     check_idle_after: Duration,
     pub(crate) connector: Arc<dyn Connector>,
     evalsha_is_off: AtomicBool,
-    /// The commands that replace the scripts of token locks, if this node runs no scripts.
+    /// If this node runs no scripts: the commands that replace the scripts of token locks.
     dialect: AtomicU8,
     pub(crate) is_sharded: bool,
 }
@@ -29,9 +29,9 @@ pub(crate) struct Borrowed {
 
 pub(crate) enum NotReady {
     NotConnected,
-    /// All connections of the pool are in use; the value is their number.
+    /// All connections of the pool are in use. The value is the size of the pool.
     Busy(u32),
-    /// The server must not receive the request, for this reason.
+    /// The server must not receive the request. The value is the reason.
     Unfit(String),
 }
 
@@ -69,7 +69,8 @@ impl Pool {
         self.dialect.store(code, Ordering::Relaxed);
     }
 
-    /// Runs `talk` on a connection. If an idle connection fails before the request was sent, `talk` runs again on another one.
+    /// Runs `talk` on a connection. If an idle connection fails before the request was sent, `talk` runs again on another
+    /// connection.
     pub(crate) fn with<T>(
         &self,
         deadline: Instant,
@@ -86,14 +87,13 @@ impl Pool {
         }
     }
 
-    /// Borrows a connection, and connects if necessary.
     pub(crate) fn borrow(&self, deadline: Instant) -> Result<Borrowed, CallError> {
         let mut slot = self.slot(deadline)?;
         let (connection, _) = self.connected(&mut slot, deadline)?;
         Ok(Borrowed { connection, slot })
     }
 
-    /// Borrows a connection without blocking. The connection may still have unread replies to earlier requests.
+    /// Borrows a connection without blocking. The connection may have unread replies to earlier requests.
     pub(crate) fn borrow_ready(&self) -> Result<Borrowed, NotReady> {
         let mut slot = match self.slots.try_get() {
             Ok(slot) => slot,
@@ -102,7 +102,7 @@ impl Pool {
         };
         if let Some(mut connection) = slot.take() {
             let idle = time::since(connection.last_used);
-            // Firewalls drop idle connections silently.
+            // A firewall may have dropped an idle connection without a notice.
             if idle < self.check_idle_after
                 && self.is_current(&connection)
                 && connection.is_ready()
@@ -144,7 +144,7 @@ impl Pool {
         })
     }
 
-    /// The connection of a slot, and whether it is new.
+    /// Returns the connection of a slot, and whether the connection is new.
     fn connected(
         &self,
         slot: &mut Slot<Box<Connection>>,
@@ -157,7 +157,7 @@ impl Pool {
             Ok(connection) => return Ok((Box::new(connection), true)),
             Err(fault) => fault,
         };
-        // A limit (`maxclients`, open files) may prevent a new connection while other slots have idle ones.
+        // A limit (`maxclients`, open files) may prevent a new connection. So idle connections of other slots are tried.
         while time::now() < deadline
             && let Some(mut other) = self.slots.idle_where(Option::is_some)
         {
@@ -169,7 +169,7 @@ impl Pool {
         Err(fault)
     }
 
-    /// Takes the connection out of a slot if it is usable. Replies to earlier requests are read first.
+    /// Takes the connection out of a slot, and reads its deferred replies. Returns `None` if the connection is not usable.
     fn usable(
         &self,
         slot: &mut Slot<Box<Connection>>,
@@ -190,11 +190,10 @@ impl Pool {
     }
 }
 
-/// Whether a connection can be reused after `outcome`.
 fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     match outcome {
         Ok(_) | Err(CallError::Unfit(_)) => true,
-        // The connection is not reused, because a new one may reach the current master.
+        // A connection to a former master is not reused, because a new connection may reach the current master.
         Err(fault @ CallError::Server(_)) => {
             !fault.is_not_master() && !may_use_another_connection(fault)
         }
@@ -202,7 +201,8 @@ fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     }
 }
 
-/// Whether the request was not executed, and can be sent on another connection. `NOAUTH`: the connection must authenticate again.
+/// Whether the request was not executed, and may succeed on another connection. After `NOAUTH`, a new connection
+/// authenticates again.
 fn may_use_another_connection(fault: &CallError) -> bool {
     match fault {
         CallError::NotSent(_) => true,
@@ -216,29 +216,29 @@ pub(crate) fn lacks_script(text: &str) -> bool {
     text.starts_with("NOSCRIPT") || lacks_evalsha(text)
 }
 
-/// Whether the server refuses `EVALSHA`. It may still accept `EVAL`.
+/// Whether the server refuses `EVALSHA`. Such a server may accept `EVAL`.
 pub(crate) fn lacks_evalsha(text: &str) -> bool {
     lacks(text, "evalsha") || has_no_scripts(text)
 }
 
-/// Whether the server refuses `EVAL`. It may still accept `EVALSHA`.
+/// Whether the server refuses `EVAL`. Such a server may accept `EVALSHA`.
 pub(crate) fn lacks_eval(text: &str) -> bool {
     lacks(text, "eval") || has_no_scripts(text)
 }
 
-/// Whether the server runs no scripts, in the words of Garnet and other servers.
+/// Whether the error says that the server runs no scripts. The texts are those of Garnet and other servers.
 fn has_no_scripts(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("scripting") && (text.contains("disabled") || text.contains("not supported"))
 }
 
-/// Whether the server does not know `command` (in lower case), or the user lacks the right.
+/// Whether the error says that the server lacks `command` (in lower case), or that the user has no right to it.
 pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let text = text.to_ascii_lowercase();
     // Redis before 7.0 quotes unknown commands with backticks.
     let names = |sign| text.contains(&[sign, command, sign].concat());
     let is_named = names("'") || names("`");
-    // Proxies and managed services use other texts.
+    // Redis replies `unknown command`. The other texts are from proxies and managed services.
     const SIGNS: [&str; 4] = [
         "unknown command",
         "unsupported",

@@ -153,7 +153,7 @@ fn deferred_replies_are_read_by_the_next_user() {
     leave(soon());
     assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));
     assert_eq!(scene.server.connected(), 1);
-    // An overdue reply closes its connection.
+    // A connection with an overdue reply is closed.
     scene.server.answer(|_| Some(Says::nothing()));
     leave(Instant::now());
     assert!(matches!(
@@ -194,7 +194,7 @@ fn without_new_connections_idle_ones_are_used() {
     let scene = Scene::plain();
     return_two_with_deferred_replies(&scene);
     scene.route.block();
-    // Now one slot is empty.
+    // The failed call leaves one slot empty.
     let _: Result<(), _> = scene.pool.with(soon(), |_| Err(no_reply(false)));
     let said = scene
         .pool

@@ -4,12 +4,12 @@ use std::net::TcpListener;
 
 use super::*;
 
-/// An address that refuses connections: only root can listen on it.
+/// An address that refuses connections, because only root can listen on its port.
 fn refusing() -> SocketAddr {
     "127.0.0.1:1".parse().unwrap()
 }
 
-/// An address that does not answer while the returned value lives.
+/// An address that accepts no connection while the returned sockets live.
 pub(in super::super) fn silent() -> (SocketAddr, Vec<socket2::Socket>) {
     let listener = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

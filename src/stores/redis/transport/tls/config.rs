@@ -1,5 +1,3 @@
-//! TLS settings and the configuration of rustls.
-
 use std::borrow::Cow;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,16 +23,17 @@ pub(crate) struct TlsConfig {
     /// The client certificate and its private key.
     pub(crate) identity: Option<(Pem, Pem)>,
     pub(crate) server_name: Option<String>,
-    /// `tls_pin_sha256`, as set.
+    /// The unparsed values of the setting `tls_pin_sha256`.
     pub(crate) pins: Vec<String>,
-    /// Returns authorities and identity for each connection. An empty text means that the setting above is used.
+    /// Returns the authorities and the identity for each connection. If a returned text is empty, `authorities` or
+    /// `identity` is used.
     pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }
 
 type Given = (Vec<u8>, Vec<u8>);
 
-/// PEM text, or a file with PEM text that may change.
+/// PEM text, or a file with PEM text. The file may change.
 #[derive(Clone)]
 pub(crate) enum Pem {
     Text(Vec<u8>),
@@ -75,7 +74,7 @@ impl Pem {
         Error::config(setting, file + &reason.into())
     }
 
-    /// The certificates, at least one.
+    /// Returns at least one certificate.
     fn certificates(&self, setting: &'static str) -> Result<Vec<CertificateDer<'static>>> {
         let pem = self.read().map_err(|reason| self.error(setting, reason))?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -91,7 +90,7 @@ const AUTHORITY: &str = "ca_certificate";
 const IDENTITY: &str = "client_certificate";
 
 impl TlsConfig {
-    /// Fails if TLS settings are set for a connection without TLS, because the user expects encryption.
+    /// Fails if any TLS setting is set. The connection has no TLS, but a user with such a setting expects encryption.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         let given = [
             (AUTHORITY, self.authorities.is_some()),
@@ -134,7 +133,6 @@ impl TlsConfig {
         all.filter_map(Pem::stamp).collect()
     }
 
-    /// Replaces settings by the result of the provider.
     fn with(mut self, (authorities, identity): &Given) -> TlsConfig {
         if !authorities.is_empty() {
             self.authorities = Some(Pem::text(authorities));
@@ -146,7 +144,7 @@ impl TlsConfig {
     }
 
     fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
-        // The default `CryptoProvider` of the process is neither set nor used: it belongs to the program.
+        // The default `CryptoProvider` belongs to the program, so this library does not set or use it.
         let provider: Arc<CryptoProvider> = aws_lc_rs::default_provider().into();
         let pins: Option<Vec<_>> = self.pins.iter().map(|text| pin_in(text)).collect();
         let verifier = Verifier {
@@ -170,7 +168,7 @@ impl TlsConfig {
         let chain = certificate.certificates(IDENTITY)?;
         let pem = key.read().map_err(|reason| key.error(IDENTITY, reason))?;
         let parsed = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {
-            // The text of the parser error might repeat a part of the key.
+            // The text of the parser error may contain a part of the key.
             key.error(IDENTITY, "no private key in PEM form was found in it")
         })?;
         builder
@@ -186,7 +184,7 @@ impl TlsConfig {
             })
     }
 
-    /// Returns the verifier that checks certificates by authority; `None` if only pinned keys are checked.
+    /// Returns the verifier of certificate chains. `None` if only pinned keys are checked.
     fn chain(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
@@ -212,16 +210,15 @@ impl TlsConfig {
             .map_err(|error| Error::config(AUTHORITY, error.to_string()))
     }
 
-    /// Whether certificates are from files or a provider.
     pub(super) fn may_change(&self) -> bool {
         self.provider.is_some() || !self.stamps().is_empty()
     }
 
-    /// The configured certificates that expire soon: setting and days left.
+    /// Returns the configured certificates that expire soon: the name of the setting, and the days left.
     pub(super) fn ending(&self) -> Vec<(&'static str, u64)> {
         let days = |setting, pem: &Pem, count| {
             let found = pem.certificates(setting).ok()?;
-            // One authority that stays valid is enough.
+            // If one of several authorities stays valid, no expiry is reported.
             let days: Option<Vec<u64>> = found.iter().take(count).map(days_left).collect();
             Some((setting, days?.into_iter().max()?))
         };
@@ -233,7 +230,6 @@ impl TlsConfig {
     }
 }
 
-/// The state that all connections with the same settings share.
 pub(super) struct Shared {
     pub(super) source: TlsConfig,
     hosts: Hosts,
@@ -241,13 +237,13 @@ pub(super) struct Shared {
     current: Mutex<Option<Current>>,
 }
 
-/// The certificates that were read last.
+/// The last certificates that could be used.
 struct Current {
     source: TlsConfig,
     stamps: Vec<Stamp>,
     given: Given,
     config: Arc<ClientConfig>,
-    /// Why newer certificates are unusable.
+    /// Why newer certificates could not be used.
     trouble: Option<String>,
 }
 
@@ -276,8 +272,8 @@ impl Shared {
         })
     }
 
-    /// The configuration for the next handshake. Calls the provider and rereads files that have changed. If the new certificates are
-    /// unusable (such as a half-written file), the previous ones are used.
+    /// Returns the configuration for the next handshake. Calls the provider and rereads files that have changed. If the new
+    /// certificates are unusable (such as a half-written file), the previous certificates are used.
     pub(super) fn config(&self, deadline: Instant) -> Result<Arc<ClientConfig>, CallError> {
         let given = self.source.provider.as_ref().map(|it| it.get(deadline));
         let given = given.transpose()?.unwrap_or_default();
@@ -311,7 +307,6 @@ impl Shared {
     }
 }
 
-/// The server of a connection: its name, and how its certificate is checked.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(super) shared: Arc<Shared>,

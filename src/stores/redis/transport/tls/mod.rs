@@ -1,8 +1,8 @@
 //! TLS sessions, with rustls.
 //!
-//! The session is behind a mutex, because one thread may write while another one reads. The mutex is not held during socket calls:
-//! bytes are read, then decrypted; or encrypted, then written. A dropped connection sends no `close_notify`: in a forked child it
-//! would end the session of the parent.
+//! The session is behind a mutex, because one thread may write while another one reads. The mutex is not held during
+//! blocking socket calls. A dropped connection sends no `close_notify`, because in a forked child that would end the session
+//! of the parent.
 
 mod config;
 mod refusal;
@@ -25,7 +25,7 @@ pub(crate) use config::{Peer, Pem, TlsConfig};
 use refusal::{Refusal, refusal};
 use verifier::days_left;
 
-/// The most bytes that one read from a socket returns.
+/// The maximum number of bytes that one read from a socket returns.
 const BLOCK: usize = 4096;
 
 /// A check of an idle connection reads at most this many blocks.
@@ -35,13 +35,12 @@ pub(super) struct Session {
     connection: Arc<Mutex<ClientConnection>>,
     /// The bytes that were read from the socket and are not decrypted yet.
     incoming: Vec<u8>,
-    /// Why either end refused the other.
+    /// Why the client refused the server, or the server refused the client.
     refusal: Option<Refusal>,
     shared: Arc<Shared>,
 }
 
 impl Session {
-    /// Completes the handshake by `deadline`.
     pub(super) fn open(
         peer: &Peer,
         socket: &Socket,
@@ -52,7 +51,7 @@ impl Session {
         })?;
         let mut connection = ClientConnection::new(peer.shared.config(deadline)?, name)
             .map_err(|error| CallError::NotSent(error.to_string().into()))?;
-        // No limit is needed: encrypted bytes are removed at once.
+        // No limit is necessary, because `drain` removes encrypted bytes at once.
         connection.set_buffer_limit(None);
         let mut session = Session {
             connection: Arc::new(Mutex::new(connection)),
@@ -78,8 +77,7 @@ impl Session {
         }
     }
 
-    /// Completes the handshake by `deadline`: a server without TLS may read the ClientHello as the start of a line and never
-    /// reply.
+    /// The deadline is necessary: a server without TLS may read the ClientHello as the start of a line, and never reply.
     fn shake_hands(&mut self, mut socket: &Socket, deadline: Instant) -> io::Result<()> {
         let left = || match deadline.saturating_duration_since(time::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
@@ -118,7 +116,7 @@ impl Session {
         Ok(read? > 0)
     }
 
-    /// Decrypts the bytes that were read, up to the first plain text.
+    /// Decrypts the bytes in `incoming` until plain text is available.
     fn decrypt(&mut self, socket: &Socket) -> io::Result<()> {
         let mut connection = self.connection.lock();
         let mut rest = &*self.incoming;
@@ -126,7 +124,7 @@ impl Session {
         let taken = self.incoming.len() - rest.len();
         self.incoming.drain(..taken);
         decrypted.map_err(|error| {
-            // Best effort: sends the TLS alert.
+            // Tries to send the TLS alert. A failure does not matter.
             if let Ok(alert) = drain(&mut connection) {
                 let _ = socket.send_some(&alert);
             }
@@ -135,7 +133,8 @@ impl Session {
         })
     }
 
-    /// Reads decrypted bytes, with at most one read from the socket, so that the caller can check its deadline.
+    /// Reads decrypted bytes. Reads from the socket at most once, so that the caller can check its deadline between two
+    /// calls.
     pub(super) fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.lock().reader().read(buffer) {
@@ -162,13 +161,13 @@ impl Session {
         }
     }
 
-    /// Whether bytes can be read without the socket.
+    /// Whether `read` can return bytes without a read from the socket.
     pub(super) fn has_buffered(&self) -> bool {
         !self.incoming.is_empty() || has_something(&mut self.connection.lock())
     }
 
-    /// Whether the connection has ended or has unsolicited bytes. Session tickets are read and ignored. The caller has checked
-    /// that no bytes are buffered.
+    /// Whether the connection has ended or has unsolicited bytes. Session tickets are read and ignored. The caller must
+    /// check first that no bytes are buffered.
     pub(super) fn is_stale(&self, socket: &Socket) -> bool {
         let mut connection = self.connection.lock();
         let mut block = [0; BLOCK];
@@ -185,9 +184,9 @@ impl Session {
         true
     }
 
-    /// The reason why a retry is useless, if the server sent one. Called after a failure.
+    /// Called after a failure. Returns the reason that the server has sent, if a retry is useless.
     ///
-    /// In TLS 1.3 the handshake is complete for the client before the server refuses the client's certificate.
+    /// In TLS 1.3, the client completes its handshake before the server can refuse the client's certificate.
     pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
         let mut block = [0; BLOCK];
         if self.refusal.is_none()
@@ -202,7 +201,7 @@ impl Session {
         Some(self.fault_of(refusal, None))
     }
 
-    /// Certificates from files and providers may change, so their refusal counts as an outage.
+    /// Certificates from files and providers may change, so a retry may succeed after a refusal.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
         let mut words = refusal.words;
         if let Some(trouble) = self.shared.trouble() {
@@ -227,7 +226,7 @@ impl Session {
         ending
     }
 
-    /// Encrypts `plain`. Results must be written in the order of the calls.
+    /// Encrypts `plain`. The results must be written in the order of the calls.
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
         connection.writer().write_all(plain)?;
@@ -252,7 +251,7 @@ fn has_something(connection: &mut ClientConnection) -> bool {
     }
 }
 
-/// Decrypts `rest` up to the first plain text, which must be read before more can be decrypted.
+/// Decrypts `rest` until plain text is available. The plain text must be read before the next call.
 fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), rustls::Error> {
     while !rest.is_empty() {
         let taken = connection.read_tls(rest);
@@ -261,7 +260,7 @@ fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), ru
             break;
         }
         match taken {
-            // After close_notify the rest is ignored.
+            // After close_notify, rustls reads no more bytes, and the rest is ignored.
             Ok(0) => *rest = &[],
             Ok(_) => {}
             Err(error) => return Err(rustls::Error::General(error.to_string())),
@@ -270,7 +269,7 @@ fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), ru
     Ok(())
 }
 
-/// Removes all bytes that are to be written.
+/// Returns the encrypted bytes that must be written to the socket.
 fn drain(connection: &mut ClientConnection) -> io::Result<Vec<u8>> {
     let mut outgoing = Vec::new();
     while connection.wants_write() {

@@ -55,7 +55,7 @@ pub(super) fn refusal(error: &rustls::Error) -> Option<Refusal> {
 fn of_certificate(error: &CertificateError) -> (String, bool) {
     use CertificateError::*;
     let (what, advice, may_pass) = match error {
-        // BadSignature: an untrusted authority has the name of a trusted one.
+        // `BadSignature` means that an untrusted authority has the same name as a trusted authority.
         UnknownIssuer | BadSignature => (
             "was issued by an untrusted authority",
             "give the authority's certificate with Builder::ca_certificate",

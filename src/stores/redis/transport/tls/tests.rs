@@ -36,7 +36,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Certificates of one authority. All tests share them, because they are made by child processes.
+/// Certificates of one authority. All tests share them, because child processes generate them.
 fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(|| {

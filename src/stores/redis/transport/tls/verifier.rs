@@ -30,7 +30,8 @@ pub(super) type Hosts = Arc<Mutex<Vec<ServerName<'static>>>>;
 pub(super) struct Verifier {
     /// `None` if only the public key is checked.
     pub(super) chain: Option<Arc<WebPkiServerVerifier>>,
-    /// `tls_pin_sha256`: the server must have one of these keys. Not checked if empty.
+    /// The hashes of `tls_pin_sha256`. The server's key must have one of these hashes. If the list is empty, any key is
+    /// accepted.
     pub(super) pins: Vec<[u8; 32]>,
     pub(super) hosts: Hosts,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
@@ -55,7 +56,8 @@ impl ServerCertVerifier for Verifier {
             chain.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
         };
         let checked = check(server_name);
-        // Certificates rarely contain announced IP addresses, so the name of a configured host is enough.
+        // Sentinels and cluster nodes announce IP addresses, which certificates rarely contain. So a certificate for any
+        // configured host is accepted.
         match (&checked, server_name) {
             (
                 Err(Error::InvalidCertificate(
@@ -123,19 +125,19 @@ pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
         let bytes: Option<Vec<u8>> = (0..64).step_by(2).map(byte).collect();
         return bytes?.try_into().ok();
     }
-    // The PEM parser decodes base64.
+    // The PEM parser serves as the base64 decoder.
     let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
     let bytes = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
     bytes.as_ref().try_into().ok()
 }
 
-/// The days until a certificate expires, if it expires soon.
+/// Returns the days until a certificate expires. Returns `None` if it expires later than in `SOON` days.
 pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let now = Duration::from_secs(UnixTime::now().as_secs());
     let then = UnixTime::since_unix_epoch(now + DAY * SOON);
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    // Without authorities the check always fails; it checks the validity period first.
+    // Without authorities this check always fails. The check compares the validity period first.
     let roots = RootCertStore::empty();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms.all) {
         Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {

@@ -6,7 +6,6 @@ use super::*;
 /// A server time far in the past.
 const NOW: i64 = 1_000_000;
 
-/// A connection to a server whose clock showed `now` a moment ago.
 fn told(now: i64) -> (Connection, StubServer) {
     let (mut connection, server) = at(|_| None);
     connection.note_time(now, BootInstant::now());

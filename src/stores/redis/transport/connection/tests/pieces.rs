@@ -7,7 +7,6 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// A connection after a PING, which the server answers with `says`.
 fn asked(says: Says) -> (Connection, StubServer) {
     let (mut connection, server) = at(move |request| request.is("PING").then(|| says.clone()));
     connection.ask(PING, soon()).unwrap();
@@ -48,7 +47,7 @@ fn a_late_rest_of_a_reply_is_not_unsolicited() {
 #[test]
 fn each_reply_has_its_own_deadline() {
     let (mut connection, _server) = asked(Says::later(ms(300), Says::bytes(":1\r\n")));
-    // The socket still has the earlier time-out.
+    // The socket has the longer time-out of an earlier request.
     assert!(is_late(&connection.receive(Instant::now() + ms(100))));
     assert_eq!(
         connection.receive(Instant::now() + ms(780)),

@@ -124,7 +124,7 @@ fn plain_text_in_a_session_is_reported_once() {
     let no_tls = Some(CallError::Untrusted(NO_TLS.into()));
     assert_eq!(session.refusal(&socket), no_tls);
     assert_eq!(session.refusal(&socket), None);
-    // The plain text is noticed without a read, too.
+    // `refusal` notices plain text even if `read` was not called.
     let (mut session, socket, mut end) = super::session();
     end.stream.write_all(b"+PONG\r\n").unwrap();
     until(|| session.refusal(&socket) == no_tls);
