@@ -51,8 +51,8 @@ impl Topology {
         }
     }
 
-    /// Runs `talk` on the first master that is not in `done`, and returns the result with its name; `None` if all are done. If
-    /// `begins`, the cluster map is refreshed first.
+    /// Runs `talk` on the first master that is not in `done`. Returns the name of this master with the result, or `None` if
+    /// all masters are in `done`. If `begins`, refreshes the cluster map first.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],
@@ -63,7 +63,7 @@ impl Topology {
         match self {
             Topology::One(_) if !done.is_empty() => None,
             Topology::One(node) => {
-                // The caller stores the name in `done`, so it must stay the same during a failover.
+                // The caller stores the name in `done`, so the name must stay the same during a failover.
                 let name: Arc<str> = "the master".into();
                 let told = node.with(deadline, |connection| talk(node, connection, &name));
                 Some((name, told))
@@ -94,7 +94,6 @@ impl Topology {
         }
     }
 
-    /// The name of the topology, for messages.
     pub(crate) fn whole_name(&self) -> Arc<str> {
         match self {
             Topology::One(node) => node.name(),
@@ -102,7 +101,7 @@ impl Topology {
         }
     }
 
-    /// Opens the renewal connection of the node of this lock, once.
+    /// Opens the connection for renewals to the node of this lock, unless it is open.
     pub(crate) fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         match self {
             Topology::One(node) => node.prepare_renewal(deadline),
@@ -114,7 +113,6 @@ impl Topology {
         }
     }
 
-    /// Whether the client is subscribed to `channel`.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         match self {
             Topology::One(node) => node.subscriber.hears(channel),
@@ -122,8 +120,8 @@ impl Topology {
         }
     }
 
-    /// Subscribes to `channel` until the returned value is dropped, or somewhat longer if it `lingers`. Also returns whether the
-    /// subscription is already active.
+    /// Subscribes to `channel` until the returned value is dropped, or for a few seconds more if `lingers`. Also returns
+    /// whether the subscription is active already.
     pub(crate) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Box<dyn Send>, bool) {
         match self {
             Topology::One(node) => {

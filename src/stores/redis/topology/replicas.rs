@@ -23,8 +23,8 @@ impl Replicas {
         }
     }
 
-    /// Queries one server after another until a master with replicas is found, and returns its connection. If no master has
-    /// replicas, the master with the highest replication offset is used.
+    /// Queries one server after another until a master with replicas is found. Returns the connection to this master. If no
+    /// master has replicas, returns the connection to the master with the highest replication offset.
     fn search(
         &self,
         known: Option<&Address>,
@@ -52,7 +52,7 @@ impl Replicas {
                     let said = format!("{} is {role}", address.node);
                     fault.get_or_insert(CallError::NotSent(said.into()));
                 }
-                // An error such as a wrong password is reported first, because a retry does not cure it.
+                // An error such as a wrong password replaces other errors, because no retry cures a wrong password.
                 Err(refusal @ (CallError::Server(_) | CallError::Untrusted(_))) => {
                     fault = Some(refusal)
                 }
@@ -88,7 +88,8 @@ impl Connector for Replicas {
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let (address, mut connection) = match still {
-            // A master without replicas may be an old master that came back after a failover.
+            // Only a master with replicas is used without a search. Another one may be an old master that came back after a
+            // failover.
             Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => {
                 (address, connection)
             }

@@ -6,7 +6,7 @@ use crate::stores::redis::transport::{Address, CallError, Connection, Connector,
 
 pub(crate) struct Single {
     address: Address,
-    /// The name never changes, so a suspected failover only closes the open connections.
+    /// The name of the master never changes. So a suspected failover only closes the open connections.
     known_master: KnownMaster,
 }
 

@@ -19,7 +19,7 @@ struct Channel {
     at: Option<(Arc<Shard>, Interest)>,
 }
 
-/// The subscription of one waiter. It follows the slot of the channel.
+/// The subscription of one waiter. If the slot of the channel moves, the subscription moves to the new master.
 pub(crate) struct ChannelInterest {
     cluster: Arc<Cluster>,
     channel: Arc<str>,
@@ -70,7 +70,7 @@ impl Cluster {
         (interest, self.hears(channel))
     }
 
-    /// Moves every subscription to the current master of its slot.
+    /// Moves each subscription to the current master of the channel's slot.
     pub(super) fn resubscribe(&self) {
         let mut channels = self.channels.lock();
         if channels.is_closed {

@@ -1,10 +1,11 @@
 //! Redis Cluster.
 //!
-//! The slot map is read from any node: before the first request, and after a redirection or a failed request. Only requests for
-//! the affected master wait for the new map. Requests that were not executed are retried until their deadline.
+//! Any node can be queried for the slot map. The map is queried before the first request, and after a redirection or a
+//! failed request. Only requests for the affected master wait for the new map. Requests that were not executed are retried.
 //!
-//! The cluster client of the `redis` crate (1.8) is not used, for three reasons. Its calls end after a number of retries, not by a
-//! deadline. It repeats requests whose connection broke before the reply. Two threads cannot use it at the same time.
+//! The cluster client of the `redis` crate (1.8) is not used, for three reasons. Its calls end after a number of retries,
+//! not by a deadline. It repeats requests whose connection broke before the reply. Two threads cannot use it at the same
+//! time.
 
 mod channels;
 mod redirection;
@@ -31,12 +32,12 @@ use seeds::seeds_of;
 pub(crate) use slot_map::Shard;
 use slot_map::SlotMap;
 
-/// After this many redirections in a row the request pauses, because the nodes do not agree yet.
+/// After this many redirections in a row the request pauses, because the nodes do not agree on the slot map.
 const REDIRECTIONS: u32 = 5;
 
 pub(crate) struct Cluster {
     seeds: Vec<Address>,
-    /// The settings for nodes that are no seeds.
+    /// The settings for nodes that are not in `seeds`.
     template: Address,
     pub(crate) whole_name: Arc<str>,
     settings: Settings,
@@ -140,7 +141,7 @@ impl Cluster {
     ) -> Vec<(Arc<str>, Result<T, CallError>)> {
         let refreshed = self.refresh(share(deadline, 2));
         let mut shards = self.shards();
-        // If the refresh fails, the known masters are used, because they may still have idle connections.
+        // If the refresh fails, the known masters are used, because idle connections to them may work.
         if let Err(fault) = refreshed
             && shards.is_empty()
         {
@@ -158,8 +159,8 @@ impl Cluster {
         told.collect()
     }
 
-    /// Runs `talk` on the first master, by name, that is not in `done`; `None` if all are. If `talk` fails and a retry may
-    /// succeed, the map is refreshed and `talk` runs again, until `deadline`.
+    /// Runs `talk` on the master with the first name that is not in `done`. Returns `None` if all masters are in `done`. If
+    /// `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],
@@ -208,7 +209,7 @@ impl Cluster {
     pub(crate) fn close(&self) {
         self.channels.lock().is_closed = true;
         let shards = self.shards();
-        // First tell all threads to end, then wait for them.
+        // All threads are asked to end before the first wait, so that they end concurrently.
         for shard in &shards {
             shard.node.subscriber.dismiss();
         }

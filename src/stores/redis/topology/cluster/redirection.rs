@@ -10,10 +10,10 @@ use crate::stores::redis::transport::{Announced, CallError, name_of};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirection {
-    /// `ASK`: valid for this request only, because the slot is migrating.
+    /// True for `ASK`. Such a redirection is valid for one request only, because the slot is migrating.
     pub(crate) is_ask: bool,
     pub(super) slot: u16,
-    /// Empty for the host of the node that sent the redirection.
+    /// Empty if the target has the host of the node that sent the redirection.
     pub(super) host: String,
     pub(super) port: u16,
 }
@@ -41,7 +41,7 @@ impl Redirection {
 }
 
 impl Cluster {
-    /// Records a redirection by `from`, and returns its target.
+    /// Records a redirection that `from` sent. Returns the target.
     pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
         let host = match &redirection.host {
             host if host.is_empty() => from.address.host().unwrap_or("localhost"),
@@ -58,10 +58,10 @@ impl Cluster {
             map.moved.insert(redirection.slot, Arc::clone(&target));
             drop(map);
             if is_new {
-                // Slots migrate to known masters, so a target that is not known became a master by a failover.
+                // Slots usually migrate to known masters. So an unknown target probably became a master by a failover.
                 self.on_takeover.call();
             }
-            // More slots may have moved.
+            // Other slots of `from` may have moved as well, so the map is refreshed before the next request to `from`.
             from.suspect();
             events::slot_moved(&redirection.slot, &target.address.node);
             self.resubscribe();

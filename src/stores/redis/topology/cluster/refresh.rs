@@ -13,14 +13,14 @@ use crate::stores::redis::transport::{
     Address, Announced, CallError, Connector, Hook, name_of, share,
 };
 
-/// The map is queried at most this often.
+/// The minimum time between two queries of the map.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
 /// A queried node gets at least 1/`LEAST_SHARE` of the remaining time.
 const LEAST_SHARE: usize = 4;
 
 impl Cluster {
-    /// The master at this address; a new one is created if unknown.
+    /// Returns the master at this address. Adds an unknown master to `map`.
     pub(super) fn shard(
         &self,
         map: &mut SlotMap,
@@ -29,7 +29,7 @@ impl Cluster {
     ) -> Arc<Shard> {
         let name = name_of(host, port);
         let server_id = announced.server_id.as_ref();
-        // After a reset the node at this address has another id.
+        // After `CLUSTER RESET HARD`, the node at this address has another id.
         let is_same = |it: &&Arc<Shard>| {
             let known = it.address.announced.as_ref();
             server_id.is_none() || known.and_then(|it| it.server_id.as_ref()) == server_id
@@ -62,7 +62,7 @@ impl Cluster {
         shard
     }
 
-    /// The settings for the node at this address: its own if it is a seed, else the template.
+    /// Returns the settings for the node at this address. A node that is not a seed gets the settings of the template.
     fn address(&self, host: &str, port: u16, announced: Announced) -> Address {
         let name = name_of(host, port);
         let seed = self.seeds.iter().find(|seed| *seed.node == *name);
@@ -74,7 +74,7 @@ impl Cluster {
         address
     }
 
-    /// Refreshes the map, unless it was queried within [`ASKED_EVERY`]. Concurrent callers share one query.
+    /// Refreshes the map, unless it was queried within the last [`ASKED_EVERY`]. Concurrent callers share one query.
     pub(crate) fn refresh(&self, deadline: Instant) -> Result<(), CallError> {
         let mut map = self.map.lock();
         while map.is_being_refreshed {

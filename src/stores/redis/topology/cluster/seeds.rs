@@ -10,7 +10,7 @@ pub(super) struct Seed {
     pub(super) has_failed: bool,
 }
 
-/// Returns the nodes at these addresses, with the state of `known` ones.
+/// Returns one seed for each address. A seed that is in `known` keeps its state.
 pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -27,9 +27,9 @@ pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     seeds
 }
 
-/// Returns the order in which nodes are queried for the map. Nodes that failed come last, and doubtful nodes before them. Among
-/// equals the least recently queried node comes first: the nodes that answered last may be in the minority of a partition,
-/// with an old map.
+/// Returns the order in which nodes are queried for the map. Doubtful nodes come after the other nodes, and nodes that
+/// failed come last. Within a group, the least recently queried node comes first. The reason: the most recently queried node
+/// may be in the minority of a partition, with an outdated map.
 pub(super) fn in_order(seeds: &[Seed], is_doubtful: impl Fn(&str) -> bool) -> Vec<Address> {
     let mut order: Vec<&Seed> = seeds.iter().collect();
     order.sort_by_key(|it| (it.has_failed, is_doubtful(&it.address.node), it.asked_at));

@@ -35,7 +35,7 @@ pub(super) struct Range {
 pub(crate) struct Shard {
     pub(crate) node: Node,
     pub(crate) address: Address,
-    /// Whether a request failed or was redirected since the last refresh.
+    /// Whether a request to this master failed or was redirected since the last refresh.
     pub(super) is_doubtful: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Shard {
 }
 
 impl Cluster {
-    /// The master of a slot. Refreshes the map first if the master is doubtful.
+    /// Refreshes the map first if the master of the slot is unknown or doubtful.
     pub(super) fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.present(slot);
         if let Some(shard) = &known
@@ -63,7 +63,7 @@ impl Cluster {
             return Ok(shard);
         }
         refreshed?;
-        // No master of this slot is known. Any server replies with the error for an unassigned slot.
+        // No master of this slot is known, so any server may reply with the error for an unassigned slot.
         self.shards().into_iter().next().ok_or_else(|| {
             CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
         })

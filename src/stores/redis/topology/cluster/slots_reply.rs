@@ -20,7 +20,6 @@ pub(super) struct SlotsReply {
     pub(super) ranges: Vec<(u16, u16, (String, u16))>,
     pub(super) replicas: Vec<(String, u16)>,
     pub(super) server_ids: HashMap<(String, u16), ServerId>,
-    /// The node that sent the reply.
     pub(super) by: Arc<str>,
 }
 
@@ -70,12 +69,12 @@ pub(super) fn ask_one(
     Ok((told, is_sharded))
 }
 
-/// Returns a reported host, or `""` for the host of the reporting node, which does not know or hides it (`?`).
+/// A node that does not know or hides its own host reports `?` or `""`. Returns `""` for both.
 pub(super) fn known_host(told: &str) -> &str {
     if told == "?" { "" } else { told }
 }
 
-/// Reads a reply to `CLUSTER SLOTS`. `asked` is the host of the node that sent it.
+/// Reads a reply to `CLUSTER SLOTS`. `asked` is the host of the node that sent the reply.
 pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
     let mut told = SlotsReply::default();
     let mut server_ids = HashMap::new();

@@ -66,7 +66,7 @@ fn slot_maps_are_parsed() {
     assert_eq!(told.replicas, replicas);
 }
 
-/// A node at this port. `asked`: seconds since the last query, and whether it failed; `None` if it was never queried.
+/// `asked`: seconds since the last query, and whether that query failed; `None` if the node was never queried.
 fn seed(port: u16, asked: Option<(u64, bool)>) -> Seed {
     let timeout = Duration::from_secs(1);
     let url = format!("redis://h:{port}");
@@ -129,7 +129,7 @@ fn random_maps_and_redirections_are_parsed() {
         let masters = map.ranges.iter().map(|(.., master)| master);
         for (host, port) in masters.chain(&map.replicas) {
             assert!(!host.is_empty() && host != "?");
-            // Any host must be accepted.
+            // `at_host` must accept any host.
             drop(address.at_host(host, *port));
         }
         let text = changed(draw, &ERRORS);

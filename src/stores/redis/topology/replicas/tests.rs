@@ -94,7 +94,7 @@ fn a_master_with_replicas_ends_the_search() {
     );
     assert_eq!(scene.connect(), Ok(1));
     assert_eq!(scene.asked(), [1, 1, 0]);
-    // From then on only the known master is queried.
+    // After that, only the known master is queried.
     assert_eq!(scene.connect(), Ok(1));
     assert_eq!(scene.asked(), [1, 2, 0]);
 }

@@ -14,7 +14,8 @@ pub(super) enum MasterState {
     Unclear,
 }
 
-/// Returns the report of the latest failover after `known` to another server, even if only one sentinel reports it.
+/// Returns the report of the latest failover after `known` that made another server the master. One sentinel's report is
+/// enough.
 pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> {
     let is_later = |it: &Report| it.epoch > known.epoch;
     let is_news = |it: &&Report| is_later(it) && it.node() != known.node();
@@ -22,7 +23,8 @@ pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> 
     latest.max_by_key(|it| it.epoch).cloned()
 }
 
-/// Why a failover that only one sentinel reports is not accepted after the known master failed; `None` if it is accepted.
+/// Decides whether a failover that only one sentinel reports is accepted after the known master failed. Returns the reason
+/// if the failover is ignored.
 pub(super) fn reason_to_ignore(
     lone: &Report,
     reports: &[Report],
@@ -45,8 +47,8 @@ pub(super) fn reason_to_ignore(
     other.map(|it| format!("other sentinels name {}", it.node()))
 }
 
-/// The masters for a client that knows none, the best one first: by epoch, then by the number of reports. Masters reported by too
-/// few sentinels count only if no master has enough reports.
+/// Returns the reported masters for a client that knows no master, in descending order of epoch, then of the number of
+/// reports. Masters with too few reports are returned only if no master has enough reports.
 pub(super) fn ranked(reports: &[Report], configured: usize) -> Vec<Report> {
     let enough = enough_of(configured);
     let mut ranked: Vec<(Report, usize)> = Vec::new();
@@ -67,12 +69,12 @@ pub(super) fn ranked(reports: &[Report], configured: usize) -> Vec<Report> {
     ranked.into_iter().map(|(report, _)| report).collect()
 }
 
-/// How many sentinels must report a later failover.
+/// How many sentinels must report a later failover before it is accepted.
 fn enough_of(configured: usize) -> usize {
     if configured < 3 { 1 } else { 2 }
 }
 
-/// The epochs in the reports of this node, in descending order.
+/// Returns the epochs in the reports that name this node as master, in descending order.
 fn epochs_of(reports: &[Report], node: &str) -> Vec<i64> {
     let naming = reports.iter().filter(|it| it.node() == node);
     let mut epochs: Vec<i64> = naming.map(|it| it.epoch).collect();
@@ -80,8 +82,8 @@ fn epochs_of(reports: &[Report], node: &str) -> Vec<i64> {
     epochs
 }
 
-/// The newly accepted master after these reports, if server or epoch differ from `accepted`. A master without a later failover is
-/// accepted only if `may_go_back`.
+/// Returns the master to accept after these reports, if its server or epoch differs from `accepted`. A master without a
+/// later failover is accepted only if `may_go_back`.
 pub(super) fn newly_accepted(
     accepted: &Report,
     reports: &[Report],

@@ -1,4 +1,4 @@
-//! Checks whether the sentinels agree on the master and could fail over.
+//! Checks whether the sentinels agree on the master, and whether enough of them run for a failover.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Watched {
     report: Option<Report>,
     /// How many sentinels must report the master as down; 0 if unknown.
     quorum: usize,
-    /// How many sentinels this one knows, itself included; 0 if unknown.
+    /// How many sentinels this sentinel knows, including itself; 0 if unknown.
     known: usize,
     is_down: bool,
 }
@@ -44,7 +44,7 @@ fn watched_in(address: &Value, details: &Value) -> Watched {
 impl Shared {
     /// Queries every sentinel, each with an equal share of the time.
     pub(super) fn health(&self, deadline: Instant) -> Vec<HealthWarning> {
-        // Sorted by name, because the internal order changes.
+        // Sorted by name, because the order of the list changes after each failure.
         let mut sentinels = self.order();
         sentinels.sort_by(|one, other| one.address.node.cmp(&other.address.node));
         let mut answers = Vec::new();
@@ -56,7 +56,7 @@ impl Shared {
             let told = told.map(|(address, details)| watched_in(&address, &details));
             answers.push((node, told));
             if replicas.is_empty() {
-                // A failure is already reported above.
+                // If the sentinel does not reply, `told` has the error already.
                 let announced = sentinel.replicas(&self.name, &self.credentials, by);
                 replicas = announced.unwrap_or_default();
             }
@@ -183,7 +183,7 @@ mod tests {
             worst(vec![says(1, 2), says(1, 2), Ok(Watched::default())]),
             danger
         );
-        // Two of five are configured, and one of the two is silent.
+        // Two of five sentinels are configured. One of these two is silent.
         assert_eq!(worst(vec![says(1, 4), silent()]), note);
         assert_eq!(worst(vec![says(1, 0)]), danger);
         // A majority of all sentinels must reply.

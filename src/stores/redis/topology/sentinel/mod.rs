@@ -1,7 +1,7 @@
 //! A master that Redis Sentinel monitors.
 //!
-//! Before every connection a sentinel is queried for the master, and the master itself is queried with `ROLE`. An old master that
-//! comes back after a failover is not used, because no sentinel reports it.
+//! Before every connection a sentinel is queried for the master, and the master itself is queried with `ROLE`. An old master
+//! that comes back after a failover is not used, because no sentinel reports it.
 //!
 //! A single sentinel may have an outdated view. So the client keeps the *accepted* master with the highest known epoch. If a
 //! sentinel reports another master or epoch, all sentinels are queried:
@@ -9,21 +9,21 @@
 //! | report | accepted from |
 //! |---|---|
 //! | a later failover | two sentinels, or one if fewer than three are configured |
-//! | a later failover, reported by one of three or more | this sentinel, under the conditions below |
+//! | a later failover, reported by one of three or more | that one sentinel, under the conditions below |
 //! | another master without a later failover | a majority of the configured sentinels |
 //! | no sentinel replies | the accepted master stays in use while it reports the role master |
 //!
-//! The report of one sentinel is accepted in two cases: the accepted master reports another role, and no two sentinels agree
-//! on a third server; or the accepted master is unreachable, and every sentinel that replies names the same server. In both
-//! cases the reported server must have the role master. Without this rule, a running client could not follow the last living
-//! sentinel, although a new client would follow it.
+//! The report of a single sentinel is accepted in two cases. First case: the accepted master reports another role, and no
+//! two sentinels agree on a third server. Second case: the accepted master is unreachable, and every sentinel that replies
+//! names the same server. In both cases the reported server must have the role master. Without this rule, a running client
+//! could not follow the last living sentinel, although a new client would follow it.
 //!
 //! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels every third of
 //! a lease. The client leaves its master as soon as another master is accepted, even if the new master is unreachable. In
-//! that case the client tries to connect to it at least once a second.
+//! that case the client tries to connect to the new master at least once a second.
 //!
-//! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first sentinel
-//! that names a server with the role master. It notices no failover while the old master answers.
+//! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first
+//! sentinel that names a server with the role master. It notices no failover while the old master answers.
 
 mod acceptance;
 mod health;
@@ -46,7 +46,7 @@ use crate::stores::redis::transport::{
 use acceptance::{MasterState, lone_report, newly_accepted, ranked, reason_to_ignore};
 use report::{Report, Sentinel};
 
-/// Bounds of the interval between two checks, which is a third of a lease.
+/// The bounds of the interval between two checks. The interval is a third of a lease.
 const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 pub(crate) struct Sentinels {
@@ -55,7 +55,7 @@ pub(crate) struct Sentinels {
 }
 
 struct Shared {
-    /// The name of the master at the sentinels.
+    /// The name by which the sentinels know the master.
     name: String,
     /// Sentinels that failed are moved to the end.
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
@@ -152,7 +152,7 @@ impl Shared {
         self.sentinels.lock().clone()
     }
 
-    /// Moves a sentinel to the end, because its query failed or its reply was outdated.
+    /// Called if the query of a sentinel failed, or if its reply was outdated.
     fn put_last(&self, sentinel: &Arc<Sentinel>) {
         let mut sentinels = self.sentinels.lock();
         if let Some(index) = sentinels.iter().position(|it| Arc::ptr_eq(it, sentinel)) {
@@ -175,8 +175,8 @@ impl Shared {
         Err(fault)
     }
 
-    /// The masters to try after these reports, the best one first. `before` is the master that was accepted before the
-    /// query. If another thread has accepted a later master since, the reports cannot replace it by an earlier one.
+    /// Returns the masters to try after these reports, the best one first. `before` is the master that was accepted before
+    /// the query. If another thread has accepted another master since, these reports cannot bring back an earlier master.
     fn accept(&self, reports: &[Report], before: Option<&Report>) -> Vec<Report> {
         let mut accepted = self.accepted.lock();
         let Some(known) = &*accepted else {
@@ -218,7 +218,7 @@ impl Shared {
                 Some(known) if report.is_no_newer_than(known) && failure.is_none() => {
                     match self.connect_to(known, None, began, share(deadline, rest)) {
                         Ok(connection) => return Ok(connection),
-                        // Other sentinels may report a failover.
+                        // The known master is not usable, but the next sentinel may report a failover.
                         Err(it) => failure = Some(it),
                     }
                     self.put_last(sentinel);
@@ -246,7 +246,7 @@ impl Shared {
             let none = || CallError::NotSent("no sentinel is known".into());
             return Err(last_fault.unwrap_or_else(none));
         };
-        // A sentinel replied, so the error is about the master, not about other sentinels.
+        // A sentinel replied, so the error is about the master, not about sentinels.
         match lone {
             Some((known, lone)) => {
                 self.connect_to_lone(known, &failure, &lone, &reports, began, deadline)
@@ -256,7 +256,7 @@ impl Shared {
     }
 
     /// Connects to a reported master, if it has the role master and is the accepted master. The reported master becomes the
-    /// accepted master if there is none, or if `instead_of` is still the accepted master.
+    /// accepted master if no master is accepted, or if `instead_of` is the accepted master.
     fn connect_to(
         &self,
         report: &Report,
@@ -297,7 +297,7 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Connects to a master that only one sentinel reports, if that report can be accepted after the known master failed.
+    /// Connects to a master that only one sentinel reports, if [`reason_to_ignore`] allows this.
     fn connect_to_lone(
         &self,
         known: &Report,

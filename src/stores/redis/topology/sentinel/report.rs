@@ -56,10 +56,10 @@ impl Sentinel {
         format!("the sentinel {}", self.address.node).into()
     }
 
-    /// Queries the master with this name; `None` if the sentinel does not know it.
+    /// Queries the sentinel for the master `name`. Returns `None` if the sentinel does not know this name.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
-            // The error for a missing right has another text.
+            // A sentinel knows the command. For a missing right, its error has another text.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
                 return Err(CallError::wrong_kind(NO_SENTINEL));
             }
@@ -94,7 +94,6 @@ impl Sentinel {
         })
     }
 
-    /// Queries the address and the details of a master.
     pub(super) fn ask_for(
         &self,
         name: &str,
@@ -106,7 +105,7 @@ impl Sentinel {
         connection.send(&request, deadline)?;
         let address = connection.receive(deadline);
         let details = match connection.receive(deadline) {
-            // The user lacks the right, or the name is unknown.
+            // The user has no right to the details, or the name is unknown.
             Err(CallError::Server(_)) => Value::Nil,
             details => details.map_err(CallError::of_query)?,
         };

@@ -42,7 +42,7 @@ fn masters_rank_by_epoch_then_by_reports() {
     assert_eq!(of(&late), Some("new".to_owned()));
     let even = [report("b", 0), report("a", 0), report("b", 0)];
     assert_eq!(of(&even), Some("b".to_owned()));
-    // One report is not enough if other sentinels agree.
+    // One report is not enough if the other sentinels agree on another master.
     let lone = [report("a", 1), report("b", 9), report("a", 1)];
     assert_eq!(ranked(&lone, 3), [report("a", 1)]);
     let two = [report("a", 1), report("b", 9)];
@@ -67,17 +67,17 @@ fn enough_reports_replace_the_accepted_master() {
     ] {
         assert_eq!(over(reports, 3), None, "{reports:?}");
     }
-    // A later failover: two reports, or one if fewer than three sentinels are configured.
+    // A later failover needs two reports, or one if fewer than three sentinels are configured.
     assert_eq!(over(&[&other], 3), None);
     assert_eq!(over(&[&other, &new, &new], 3), None);
     assert_eq!(over(&[&other, &new, &other], 3), Some(other.clone()));
     assert_eq!(over(&[&other, &new], 2), Some(other.clone()));
     let later = other.with_epoch(7);
     assert_eq!(over(&[&other, &later], 5), Some(other.clone()));
-    // The same server after a later failover.
+    // A later failover may lead to the same server.
     let again = new.with_epoch(8);
     assert_eq!(over(&[&again, &again], 3), Some(again));
-    // An earlier failover: a majority of the configured sentinels.
+    // An earlier failover needs a majority of the configured sentinels.
     assert_eq!(over(&[&old, &old], 3), Some(old.clone()));
     assert_eq!(over(&[&old, &old], 5), None);
     assert_eq!(over(&[&old], 2), None);

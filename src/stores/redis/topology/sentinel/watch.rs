@@ -16,7 +16,7 @@ use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// The first and the longest pause between checks that have to be repeated soon.
+/// The shortest and the longest pause before a check that must be repeated soon.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
         let before = self.accepted.lock().clone();
         let known = self.known_master.master();
         if known.is_none() && self.replaced().is_none() {
-            // The next connection searches for the master.
+            // No master is known, so the next connection searches for the master.
             return true;
         }
         let order = self.order();
@@ -69,14 +69,15 @@ impl Shared {
         reports.iter().all(|answer| answer.epoch <= epoch)
     }
 
-    /// The last known master, if another one is accepted.
+    /// Returns the last known master if another master is accepted.
     fn replaced(&self) -> Option<Arc<str>> {
         let accepted = self.accepted.lock().as_ref().map(Report::node)?;
         self.known_master.last().filter(|last| **last != *accepted)
     }
 
-    /// Leaves the master of the generation `began` if another master is accepted but unreachable: other clients may acquire
-    /// the same locks on the accepted master. Returns true until the client has connected to the accepted master.
+    /// Leaves the master of the generation `began` if another master is accepted. Other clients may acquire the same locks
+    /// on the accepted master, even if this client cannot reach it. Returns true until the client has connected to the
+    /// accepted master.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;
@@ -163,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// Whether a message reports a failover of this master: `name old-host old-port new-host new-port`.
+    /// Whether a message reports a failover of this master. The text is `name old-host old-port new-host new-port`.
     pub(super) fn concerns_us(&self, message: &Value) -> bool {
         let [kind, text] = [0, 2].map(|at| item_at(message, at).map(text_of).unwrap_or_default());
         kind == "message" && text.split(' ').next() == Some(&*self.name)
