@@ -24,12 +24,12 @@ impl ListenerThread {
         }
     }
 
-    /// Waits for the end of the thread. The caller has asked the thread to end.
+    /// The caller must ask the thread to end before this call.
     pub(in crate::stores::redis) fn join(&self) {
         if let Some(handle) = self.0.lock().take()
             && handle.thread().id() != thread::current().id()
         {
-            // The thread does not panic; if it did, waiters would poll once a second.
+            // The thread does not panic. Even after a panic, waiters would poll once a second.
             let _ = handle.join();
         }
     }

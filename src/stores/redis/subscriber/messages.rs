@@ -43,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Handles the end of a sharded subscription. If this client did not request it, the slot has moved.
+    /// Handles the end of a sharded subscription. If this client did not request the end, the slot has moved.
     fn unsubscribed(&self, channel: &str) {
         let is_moved = {
             let mut state = self.state.lock();
@@ -72,11 +72,12 @@ impl Shared {
         let slot = slot.and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
         let refused: Vec<Arc<str>> = {
             let mut state = self.state.lock();
-            // The refused command may have been SUNSUBSCRIBE.
+            // The refused command may have been SUNSUBSCRIBE. In that case no confirmation follows.
             let is_other = |name: &str| slot.is_none_or(|slot| keys::slot(name) != slot);
             state.leaving.retain(|name, _| is_other(name));
             let channels = state.channels.iter_mut().filter(|(name, entry)| {
-                // An error without a slot does not say which subscription was refused.
+                // An error without a slot does not say which subscription was refused, so all unconfirmed subscriptions
+                // count as refused.
                 slot.map_or(!entry.is_live(), |slot| keys::slot(name) == slot)
             });
             channels
@@ -106,7 +107,7 @@ impl Shared {
             .filter(|(_, channel)| {
                 channel.waiters == 0
                     && channel.idle_since.is_none_or(|since| {
-                        // A late confirmation must not be counted for the next subscription.
+                        // A late confirmation of this subscription must not count for a later subscription to the channel.
                         let is_settled = channel.asked == channel.confirmed;
                         time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
@@ -119,7 +120,6 @@ impl Shared {
         !state.channels.is_empty()
     }
 
-    /// Unsubscribes from these channels.
     pub(super) fn give_up(&self, state: &mut State, idle: &[Arc<str>]) {
         let asked = |name: &&Arc<str>| state.channels.get(*name).is_some_and(|it| it.asked > 0);
         let asked: Vec<_> = idle.iter().filter(asked).collect();
@@ -141,16 +141,16 @@ impl Shared {
     }
 }
 
-/// How many waiters of this client an unlock message wakes, in their order.
+/// Returns how many waiters of this client one unlock message wakes.
 fn woken_by(channel: &str, words: &str) -> usize {
     let layouts = KINDS.into_iter().map(Layout::of);
     let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));
     let wakes = of_channel.find_map(|layout| layout.wakes);
-    // For an unknown channel, waking a waiter is harmless.
+    // If the channel is unknown, one waiter is woken, which is harmless.
     wakes.map_or(1, |wakes| wakes(words))
 }
 
-/// Marks a channel as not subscribed. Returns whether it was subscribed or a subscription was sent.
+/// Marks a channel as not subscribed. Returns whether a SUBSCRIBE for the channel had been sent.
 fn forget(entry: Option<&mut Channel>) -> bool {
     entry.is_some_and(|entry| {
         entry.confirmed = 0;

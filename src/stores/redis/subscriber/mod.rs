@@ -1,12 +1,11 @@
 //! The subscriber: one thread and one connection that receive the unlock messages of one server.
 //!
-//! In a Cluster, messages may be sharded: they are received at the server of the channel's slot. When the slot moves,
-//! the server reports it, and the waiters are woken. Their next request finds the new server.
+//! In a Cluster, messages may be sharded: the client receives them from the master of the channel's slot. When the slot
+//! moves, the server ends the subscription, and the waiters are woken. Their next request finds the new server.
 //!
-//! The wanted channels, which have waiters, are stored apart from the subscriptions of the current connection. A new waiter
-//! sends the SUBSCRIBE of its channel itself. After a reconnect, the thread subscribes to all wanted channels. When a
-//! subscription is confirmed, all waiters of the channel try again, because earlier messages were not received. A server
-//! that does not answer PING in time is treated as unreachable.
+//! A new waiter sends the SUBSCRIBE for its channel itself. After a reconnect, the thread subscribes to all channels that
+//! have waiters. When a subscription is confirmed, all waiters of the channel try again, because messages before the
+//! confirmation were not received. A server that does not answer PING in time is treated as unreachable.
 
 mod listener_thread;
 mod messages;
@@ -46,7 +45,7 @@ struct Shared {
 struct State {
     channels: BTreeMap<Arc<str>, Channel>,
     writer: Option<Writer>,
-    /// How many confirmations of SUNSUBSCRIBE each channel still gets.
+    /// The number of outstanding confirmations of SUNSUBSCRIBE, by channel.
     leaving: BTreeMap<Arc<str>, u32>,
     is_closed: bool,
 }
@@ -55,11 +54,11 @@ struct State {
 /// |---|---|---|
 /// | > 0 | yes, > 0 | live: messages arrive |
 /// | > 0 | no | a confirmation is on its way, or there is no connection |
-/// | 0 | any | lingers until `idle_since + linger`, unless it is for one waiter alone |
+/// | 0 | any | subscribed until `idle_since` + [`LINGER`], for use by a later waiter |
 #[derive(Default)]
 struct Channel {
     waiters: usize,
-    /// SUBSCRIBEs sent on the current connection, and how many of them were confirmed.
+    /// The number of SUBSCRIBEs sent on the current connection, and how many of these were confirmed.
     asked: u32,
     confirmed: u32,
     idle_since: Option<Instant>,
@@ -86,7 +85,8 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // The connection is ended, because the former master may still run but send no messages.
+        // After a change of the master, the connection is ended: the former master may run on, but it sends no more unlock
+        // messages.
         let weak = Arc::downgrade(&shared);
         shared.connector.master().on_change.add(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -99,8 +99,8 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to `channel` until the interest is dropped. Returns whether messages already arrive. A channel that
-    /// does not linger has only one waiter.
+    /// Subscribes to `channel` until the interest is dropped. Also returns whether the subscription is active already. If
+    /// `lingers` is false, the channel has only one waiter.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);
@@ -115,7 +115,7 @@ impl Subscriber {
         self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live();
         if state.writer.is_none() {
-            // Without a connection, the thread sleeps until a channel is wanted.
+            // Without a connection, the thread sleeps until a channel has a waiter.
             self.shared.wanted.notify_one();
         }
         let interest = Interest {
@@ -126,7 +126,7 @@ impl Subscriber {
         (interest, is_live)
     }
 
-    /// Subscribes to `channel` again if it has waiters and was refused.
+    /// Subscribes to `channel` again if its last subscription was refused.
     pub(super) fn ask_again(&self, channel: &Arc<str>) {
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -147,13 +147,12 @@ impl Subscriber {
         state.writer.is_none() && channels.any(|channel| channel.waiters > 0)
     }
 
-    /// Ends the thread, and waits for its end.
     pub(super) fn close(&self) {
         self.dismiss();
         self.thread.join();
     }
 
-    /// Asks the thread to end.
+    /// Asks the thread to end, but does not wait for its end.
     pub(super) fn dismiss(&self) {
         self.shared.state.lock().is_closed = true;
         self.shared.hang_up();
@@ -178,8 +177,8 @@ impl Drop for Interest {
             return;
         }
         entry.idle_since = Some(time::now());
-        // The channel is unsubscribed only if its subscription is confirmed: otherwise a waiter that subscribes again could
-        // treat the late confirmation as its own.
+        // An unconfirmed subscription is kept for now. Otherwise its late confirmation could be counted for the next
+        // subscription.
         if !self.lingers && entry.is_live() {
             self.shared
                 .give_up(&mut state, &[Arc::clone(&self.channel)]);
@@ -188,7 +187,7 @@ impl Drop for Interest {
 }
 
 impl Shared {
-    /// Subscribes to a channel, unless that was requested before.
+    /// Sends SUBSCRIBE for a channel, unless it was sent before.
     fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
         if entry.asked == 0
             && let Some(writer) = writer
@@ -196,7 +195,7 @@ impl Shared {
             if writer.send(&self.subscribe([channel])).is_ok() {
                 entry.asked = 1;
             } else {
-                // The thread notices the end of the connection, reconnects and subscribes.
+                // The thread notices the end of the connection, reconnects and subscribes again.
                 writer.shut_down();
             }
         }
@@ -207,7 +206,7 @@ impl Shared {
         self.packed(commands, channels)
     }
 
-    /// Encodes one command per channel, because the server may refuse some of them: a slot has moved, or the user lacks
+    /// Encodes one command per channel. The server may refuse single channels, because a slot has moved or the user lacks
     /// the right.
     fn packed<'a>(
         &self,

@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until `end`, also if a new waiter comes: waiters poll meanwhile.
+    /// Sleeps until `end`. A new waiter does not end the sleep, because waiters poll until they are subscribed.
     fn pause_until(&self, end: Instant) {
         let mut state = self.state.lock();
         while !state.is_closed && time::now() < end {
@@ -52,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until a channel is wanted. Returns `false` when the client is closed.
+    /// Sleeps until a channel has a waiter. Returns `false` when the client is closed.
     fn until_wanted(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -67,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// Connects, and subscribes to all wanted channels.
+    /// Connects, and subscribes to all known channels.
     pub(super) fn connect(&self) -> Result<Connection, String> {
         let deadline = time::now() + self.command_timeout;
         let connection = self.connector.connect(deadline);
@@ -86,7 +86,7 @@ impl Shared {
             channel.confirmed = 0;
         }
         state.writer = Some(writer);
-        // If the master changed while this thread connected, the hook found no connection to end.
+        // If the master changed while this thread connected, the `on_change` hook found no connection to end.
         if connection.generation != self.connector.master().generation() {
             state.writer = None;
             return Err("the master changed".to_owned());
@@ -104,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Reads until the connection ends. Returns the reason.
+    /// Reads until the connection ends. Returns the reason for the end.
     pub(super) fn listen(&self, connection: &mut Connection) -> String {
         let mut pinged = false;
         let mut deadline = time::now() + PING_AFTER;
@@ -116,7 +116,7 @@ impl Shared {
             };
             let now = time::now();
             if now >= sweep_at {
-                // The sweep is not done after a pause without messages, because a busy connection has no such pause.
+                // A busy connection never times out, so the sweep does not wait for a time-out.
                 self.sweep(&mut self.state.lock());
                 sweep_at = now + LINGER;
             }
@@ -133,7 +133,7 @@ impl Shared {
                     deadline = time::now() + PING_AFTER;
                 }
                 Err(fault) if fault.is_timeout() && part < deadline => {}
-                // The waiters of a refused channel poll, and other channels still work.
+                // The waiters of a refused channel poll. Other channels are not affected.
                 Err(CallError::Server(text)) => {
                     events::subscriber_refused(&self.connector.master().node(), &text);
                     self.refused(&text);
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Sends the unsent bytes. Returns whether some are left.
+    /// Returns whether unsent bytes are left.
     fn flush(&self) -> std::io::Result<bool> {
         match &mut self.state.lock().writer {
             Some(writer) => writer.flush().map(|()| writer.has_rest()),

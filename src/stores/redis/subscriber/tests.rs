@@ -1,4 +1,4 @@
-//! A subscriber at a server with scripted replies. If its thread is idle, the test handles messages in its place.
+//! A subscriber at a server with scripted replies. If the subscriber's thread is idle, the test handles messages itself.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod messages;
@@ -14,7 +14,7 @@ fn channel(name: &str) -> Arc<str> {
 }
 
 struct Scene {
-    // Declared before the server: dropped first, so that the thread can still unsubscribe.
+    // Declared before the server, so that it is dropped first: the thread can unsubscribe while the server runs.
     subscriber: Subscriber,
     _server: StubServer,
     notifier: Arc<Notifier>,
