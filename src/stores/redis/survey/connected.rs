@@ -7,11 +7,11 @@ use crate::store::Connected;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
-/// The processes of this library that are connected to a server; empty if the user has no right to `CLIENT LIST`.
+/// Returns the connected processes that use this library. The result is empty if the user has no right to `CLIENT LIST`.
 ///
 /// # Errors
 ///
-/// Faults after which the connection cannot be used.
+/// Returns only faults after which the connection cannot be used.
 pub(super) fn of_this_library(
     connection: &mut Connection,
     deadline: Instant,

@@ -1,8 +1,8 @@
 //! Queries of operators about one lock, and about all locks with a prefix.
 //!
-//! The queries use only plain commands, which write nothing and run no script, because the server may be in trouble. Masters
-//! are scanned one after the other, without `KEYS`. A hash is read only if a lock can have that many fields or that value of
-//! `mode`.
+//! The queries write nothing and run no script, because the server may be in trouble. Masters are scanned one after the
+//! other with `SCAN`, because `KEYS` blocks a server. A hash is read only if its number of fields or its `mode` is possible
+//! for a lock.
 
 mod connected;
 mod queries;
@@ -52,7 +52,7 @@ impl Redis {
             let connected = self.topology.with(name, deadline, |_, connection| {
                 connected::of_this_library(connection, deadline)
             });
-            // The reply adds only the processes of the holders, so a failure is ignored.
+            // The reply to CLIENT LIST adds only the processes of the holders, so a failure is ignored.
             fill_in_processes(&mut found, &connected.unwrap_or_default());
         }
         Ok(found)
@@ -68,7 +68,7 @@ impl Redis {
         let page = |node: &Node, connection: &mut Connection, name: &Arc<str>| {
             let generation = connection.generation;
             let goes_on = at.as_ref() == Some(&(Arc::clone(name), generation));
-            // A cursor is valid only at its server.
+            // A cursor is valid only at the server that returned it.
             let cursor = if goes_on { cursor } else { 0 };
             read_page(node, connection, scope, cursor, deadline)
         };
@@ -81,7 +81,7 @@ impl Redis {
         let (generation, cursor, mut found) = told.map_err(|fault| {
             position.is_over = true;
             let all = format!("{}*", scope.prefix).into();
-            // The name of a Cluster's master is its address.
+            // Only in a Cluster, `name` is the address of the master.
             let node = match &self.topology {
                 Topology::One(node) => node.name(),
                 Topology::Cluster(_) => Arc::clone(&name),
@@ -117,7 +117,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Reads the next locks of one master. Returns the generation of the connection, the next cursor, and the locks.
+/// Returns the generation of the connection, the next cursor, and the next locks of one master.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
@@ -138,7 +138,7 @@ fn read_page(
     if has_strings {
         looked.extend(queries.strings(strings, scope.has_tokens, scope.has_counters)?);
     }
-    // A hash without a TTL is not a lock of any library. A counter has no TTL.
+    // No library creates lock hashes without a TTL. Counters have no TTL.
     let is_lock = |info: &LockInfo| {
         info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
     };
@@ -146,7 +146,7 @@ fn read_page(
     Ok((generation, next, looked.found))
 }
 
-/// The next keys, of any type or only hashes.
+/// Returns the next cursor, and the next keys: of any type, or only hashes.
 fn scan(
     connection: &mut Connection,
     scope: &Scope,
@@ -165,7 +165,7 @@ fn scan(
     let (Some(next), Some(Value::Array(keys))) = (next, item_at(&reply, 1)) else {
         return Err(CallError::Server("unexpected reply to SCAN".to_owned()));
     };
-    // The name of a lock is UTF-8.
+    // Names of locks are UTF-8, so other keys are skipped.
     let name = |key: &Value| match key {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok().map(Arc::from),
         _ => None,

@@ -15,27 +15,27 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// The maximum number of holders that are reported. A hash with more fields is first checked for its mode.
+/// The maximum number of reported holders. A hash with more fields is read only if its `mode` is that of a read-write lock.
 const MOST_HOLDS: usize = 64;
 
-/// The queue of a fair lock, and the TTL key of a reader's hold.
+/// `QUEUE` is the queue of a fair lock. `END` is the key whose TTL is the lease of a reader's hold.
 const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 const END: Key = Key::BehindVisitor(":rwlock_timeout:1");
 
 type Names = Vec<Arc<str>>;
 
-/// The reply to one query; `Err` with the text of an error.
+/// The reply to one query. `Err` is the text of an error reply.
 type QueryReply = Result<Value, String>;
 
 pub(super) struct KeyQueries<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
     deadline: Instant,
-    /// Whether the names are known to be names of locks. If so, a hold may have any client id.
+    /// Whether the queried names are known to be names of locks. If true, a hold may have any client id.
     are_locks: bool,
 }
 
-/// The locks that were found, and the names for which the server returned an error.
+/// The locks that were found. `others` has the names that are not locks or were refused, each with the reason.
 #[derive(Default)]
 pub(super) struct FoundLocks {
     pub(super) found: Vec<LockInfo>,
@@ -48,7 +48,7 @@ impl FoundLocks {
         self.others.extend(more.others);
     }
 
-    /// The reply about a key, unless the server refused this key.
+    /// Returns the reply about a key. If the server refused only this key, returns `None` and adds the key to `others`.
     pub(super) fn usable(
         &mut self,
         name: &Arc<str>,
@@ -70,7 +70,7 @@ impl FoundLocks {
         }
     }
 
-    /// Returns the next reply, which is about this key; `None` if the server refused the key.
+    /// Returns the next reply, which is about the key `name`. Returns `None` if the server refused this key.
     pub(super) fn next(
         &mut self,
         name: &Arc<str>,
@@ -84,7 +84,7 @@ impl FoundLocks {
 /// A hash that is a lock.
 struct Hash {
     name: Arc<str>,
-    /// The side that is held, for a read-write lock.
+    /// The held side of a read-write lock. `None` for other locks.
     side: Option<LockKind>,
     holders: Vec<Holder>,
 }
@@ -113,7 +113,7 @@ impl<'a> KeyQueries<'a> {
             Err(fault) => Err(fault),
         };
         if self.connection.is_asking {
-            // ASKING applies to one command.
+            // ASKING applies only to the next command, so the queries are sent one by one.
             for query in queries {
                 let packed = query.get_packed_command();
                 answers.push(kept(self.connection.call(&packed, deadline))?);
@@ -133,7 +133,7 @@ impl<'a> KeyQueries<'a> {
         Ok(answers)
     }
 
-    /// Sends a query about each key, with `field` after the key. Returns the replies without errors.
+    /// Sends `command` with each key and with `field`. Returns the keys whose reply was no error, with the replies.
     pub(super) fn query_each(
         &mut self,
         command: &Cmd,
@@ -152,7 +152,6 @@ impl<'a> KeyQueries<'a> {
         Ok(replies)
     }
 
-    /// Sorts keys into hashes and strings.
     pub(super) fn sorted(
         &mut self,
         names: Names,
@@ -169,7 +168,7 @@ impl<'a> KeyQueries<'a> {
         Ok([hashes, strings])
     }
 
-    /// The locks among these hashes. Values are read only if all fields of the hash may be those of a lock.
+    /// Returns the locks among these hashes. The values of a hash are read only if it looks like a lock.
     pub(super) fn hashes(&mut self, names: Names) -> Result<FoundLocks, CallError> {
         let mut looked = FoundLocks::default();
         let (mut small, mut large) = (Vec::new(), Vec::new());
@@ -235,7 +234,7 @@ impl<'a> KeyQueries<'a> {
         for hash in hashes {
             let life = looked.next(&hash.name, &mut answers)?;
             let life = life.as_ref().map_or(-2, number_of);
-            // The other replies are optional.
+            // Errors in the following replies are ignored.
             let mut next = || answers.next().and_then(Result::ok);
             // The reply is the channel and the number of its subscribers.
             let listening = next().as_ref().and_then(|it| item_at(it, 1).map(number_of));
@@ -262,11 +261,11 @@ impl<'a> KeyQueries<'a> {
                     _ => LockKind::Reentrant,
                 };
                 if is_fair {
-                    // Each waiter of a fair lock subscribes to a channel of its own.
+                    // Each waiter of a fair lock has its own channel, so the number of listeners is unknown.
                     info.listening = None;
                 }
             }
-            // The lock expired between two queries.
+            // -2 means that the lock expired between two queries.
             if life != -2 {
                 looked.found.push(info);
             }
@@ -281,19 +280,19 @@ pub(super) fn about(query: &Cmd, key: &str) -> Cmd {
     query
 }
 
-/// The number in a reply; -2 if there is none.
+/// Returns -2 if the reply is not a number.
 pub(super) fn number_of(value: &Value) -> i64 {
     text_of(value).parse().unwrap_or(-2)
 }
 
-/// Whether a lock can have this field. If the name is known to be a lock, a hold needs no uuid.
+/// Whether a lock can have this field. If `is_lock`, the client id of a hold need not be a UUID.
 fn is_of_a_lock(field: &str, is_lock: bool) -> bool {
     let has_number = |(_, rest): (&str, &str)| rest.starts_with(|sign: char| sign.is_ascii_digit());
     let is_hold = |field: &str| is_lock && field.split_once(':').is_some_and(has_number);
     field == "mode" || Parts::of(field).is_some() || is_hold(field)
 }
 
-/// Reads the fields of a hash; `None` if it is not a lock.
+/// Returns `None` if the hash is not a lock.
 fn read(name: &Arc<str>, pairs: &Value, is_lock: bool) -> Option<Hash> {
     let Value::Array(pairs) = pairs else {
         return None;

@@ -10,15 +10,15 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::survey::queries::{FoundLocks, KeyQueries, about, number_of};
 use crate::stores::redis::transport::CallError;
 
-/// A longer string is not the token of a lock.
+/// In bytes. A longer string is not the token of a lock.
 const LONGEST_TOKEN: i64 = 256;
 
-/// The keys of a semaphore other than its number.
+/// A semaphore has the key `OWNERS`. A permit semaphore has the key `IDS`.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const IDS: Key = Key::Suffix("timeout");
 
 impl KeyQueries<'_> {
-    /// The tokens and counters among these strings, as far as requested.
+    /// Returns the tokens among these strings if `has_tokens`, and the counters if `has_counters`.
     pub(super) fn strings(
         &mut self,
         names: Vec<Arc<str>>,
@@ -78,7 +78,7 @@ impl KeyQueries<'_> {
     }
 }
 
-/// Whether a key belongs to a lock of another name.
+/// Whether the key is an auxiliary key of a lock with another name.
 fn is_beside(name: &str) -> bool {
     const BEGINNINGS: [&str; 3] = ["redlatch_once:", "redlatch_fence:", "redisson_lock_token:"];
     let begins = BEGINNINGS.iter().any(|begin| name.starts_with(begin));

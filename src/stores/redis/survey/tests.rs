@@ -113,7 +113,7 @@ impl Keys {
     }
 }
 
-/// A server with these keys, except for the replies of `rather`.
+/// A server with these keys. If `rather` returns a reply, the server sends that reply instead.
 fn server(
     keys: Keys,
     mut rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
