@@ -1,6 +1,6 @@
 //! Checks a server's settings for risks to locks.
 //!
-//! A query that the user has no right to is a finding, not an error. Nothing is changed on the server.
+//! A missing right to a query is a finding, not an error. The checks change nothing on the server.
 
 mod replicas;
 mod rights;
@@ -23,7 +23,7 @@ use crate::stores::redis::topology::Topology;
 use crate::stores::redis::transport::{CallError, Connection, encode, lacks, share};
 use settings::{ClientSettings, Info, Settings};
 
-/// The name of an unused lock, for testing rights.
+/// A lock name that is used only to test rights.
 const LOCK: &str = "redlatch:preflight";
 
 pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarning>> {
@@ -33,7 +33,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
         can_fail_over: store.topology.can_fail_over(),
         wait_replicas: store.replication.map_or(0, |wanted| wanted.replicas),
     };
-    // Sentinels and replicas are queried afterwards, also if the master is silent.
+    // Keep time for the later queries of sentinels and replicas, even if the master is silent.
     let by = share(deadline, 1 + usize::from(client.can_fail_over));
     let mut have_answered: Vec<Arc<str>> = Vec::new();
     let checks = store.topology.each(by, |node, connection, deadline| {
@@ -66,7 +66,8 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     Ok(all)
 }
 
-/// The inner error is the error reply of a server that does not report its state.
+/// The outer error is a failure of the connection. The inner error is the error reply of a server that does not report its
+/// state.
 fn check_node(
     lock: &Arc<str>,
     node: &Node,
@@ -86,7 +87,7 @@ fn check_node(
     match ask(&["INFO"])? {
         Ok(info) => {
             let mut info = text_of(&info);
-            // Google Memorystore identifies itself only in the paths of its modules.
+            // Google Memorystore identifies itself only in the reply to HELLO, which contains the paths of its modules.
             let hello = ask(&["HELLO"])?;
             if format!("{hello:?}").to_ascii_lowercase().contains("google") {
                 info += &format!("\r\n{}:Google Memorystore\r\n", settings::SERVICE);
@@ -101,13 +102,13 @@ fn check_node(
                     Err(CallError::Server(text)) if text.starts_with("NOPERM") => {
                         may_not = vec!["CONFIG GET (+config|get)"];
                     }
-                    // Some products lack this command.
+                    // Some products lack CONFIG GET, so its error is ignored.
                     _ => {}
                 }
             }
             settings::find(&mut found, &info, &settings, client);
         }
-        // A missing right to query is not a risk to locks.
+        // A missing right to INFO is not a risk to locks.
         Err(CallError::Server(text)) if lacks(&text, "info") => may_not.push("INFO (+info)"),
         Err(fault) => return Ok(Err(fault)),
     }

@@ -12,7 +12,8 @@ use crate::stores::redis::transport::{
     CallError, Connection, encode, lacks, lacks_eval, lacks_evalsha,
 };
 
-/// The effect of lacking this right, if locks can be acquired, renewed and released without it.
+/// Returns the effect of a missing right. Returns `None` if locks cannot be acquired, renewed or released without this
+/// right.
 pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
     Some(match right {
         "+subscribe" | "+ssubscribe" => "no message wakes its waiters, so they poll once a second",
@@ -36,12 +37,12 @@ pub(super) fn find(
     connection: &mut Connection,
     deadline: Instant,
 ) -> Result<(), CallError> {
-    // The right to EVALSHA may have been granted since.
+    // The right to EVALSHA may have been granted since the last refusal.
     let by_hash = ["EVALSHA", NO_SCRIPT, "0"];
     if node.pool.uses_text() && refused(connection, &by_hash, deadline)?.is_none() {
         node.pool.note_evalsha(true);
     }
-    // Any node of a Cluster will do: a server checks rights before slots.
+    // In a Cluster, any node can run this test, because a server checks rights before slots.
     let rights = Call::new(Kind::default(), |_| &RIGHTS_WITHOUT_KEY, lock, None);
     let mut try_by =
         |call: &Call<'_>| match node.pool.eval(connection, call, Limit::default(), deadline) {
@@ -49,21 +50,21 @@ pub(super) fn find(
             tried => Ok(tried.map(|(reply, _)| reply)),
         };
     let mut tried = try_by(&rights)?;
-    // Some proxies and services run no script without a key.
+    // Some proxies and services run only scripts with a key, so the test is repeated with a key.
     if matches!(&tried, Err(CallError::Server(text)) if !text.contains("permission") && !lacks_eval(text))
     {
         tried = try_by(&Call::new(Kind::default(), |_| &RIGHTS, lock, None))?;
     }
     let fault = tried.as_ref().err().cloned();
     if fault.is_none() {
-        // The server runs scripts, perhaps only recently.
+        // The server runs scripts now, so a dialect found earlier is not necessary.
         node.pool.note_dialect(None);
     }
     let mut missing = missing_in(tried, lock, CHANNEL);
     let eval = match &fault {
         Some(CallError::Server(text)) if lacks_eval(text) => Some(text.clone()),
         Some(_) if missing.is_empty() => None,
-        // A user without the right to EVAL may still run scripts that the server knows.
+        // A user without the right to EVAL may run cached scripts with EVALSHA.
         _ => refused(connection, &["EVAL", "return 1", "0"], deadline)?,
     };
     let untried = fault.filter(|_| missing.is_empty() && eval.is_none());
@@ -139,7 +140,6 @@ pub(super) fn find(
     Ok(())
 }
 
-/// The hash of no script.
 const NO_SCRIPT: &str = "ffffffffffffffffffffffffffffffffffffffff";
 
 fn refused(
@@ -156,12 +156,12 @@ fn refused(
     }
 }
 
-/// Tests the rights that no script can test, and adds the missing rights to `missing`.
+/// Tests the rights that no script can test. Adds the missing rights to `missing`. Uses a new connection, because messages
+/// may arrive on it.
 ///
 /// # Errors
 ///
-/// Returns the fault of the connection, with the command that got no reply. A new connection is used, because messages may
-/// arrive on it.
+/// Returns the fault of the connection, with the command that got no reply.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,

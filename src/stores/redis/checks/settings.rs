@@ -20,7 +20,7 @@ const OTHERS: [(&str, &str, &str); 5] = [
     ("mvcc_depth", "redis_version", "KeyDB"),
 ];
 
-/// A field added to `INFO` for a service that identifies itself elsewhere.
+/// The check adds this field to the reply to `INFO` if the service identifies itself in another reply.
 pub(super) const SERVICE: &str = "redlatch_service";
 
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl<'a> Info<'a> {
         self.field(name)?.parse().ok()
     }
 
-    /// Major and minor version of Redis. Valkey reports the version of Redis that it is compatible with.
+    /// Valkey reports the version of Redis with which it is compatible.
     pub(super) fn version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.field("redis_version")?.split('.');
         let major = numbers.next()?.parse().ok()?;
@@ -98,7 +98,7 @@ pub(super) fn find(
     }
     find_eviction(found, info);
     find_persistence(found, info, settings);
-    // For a replica, the findings about replication belong to its master.
+    // The findings about replication concern only a master.
     if info.field("role").is_none_or(|role| role == "master") {
         replicas::find(found, info, settings, client);
     }
@@ -181,7 +181,7 @@ fn find_persistence(found: &mut Findings, info: &Info<'_>, settings: &Settings) 
         let message = "it could not write its append-only file, and grants no locks until it can";
         found.danger(CODE, message, STOPPED);
     }
-    // The server keeps accepting writes after a failed snapshot if no further snapshots are configured.
+    // With either setting, the server accepts writes after a failed snapshot.
     let goes_on = is_set("stop-writes-on-bgsave-error", "no") || is_set("save", "");
     if info.is("rdb_last_bgsave_status", "err") && !goes_on {
         let message =

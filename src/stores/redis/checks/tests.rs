@@ -14,7 +14,6 @@ const ALONE: ClientSettings = ClientSettings {
     wait_replicas: 0,
 };
 
-/// The findings above `ok`, as `code severity`.
 fn found_with(
     info: &str,
     settings: &[(&'static str, &str)],
@@ -156,7 +155,7 @@ fn each_risk_is_found() {
             ALONE,
             &[],
         ),
-        // If no further snapshots are configured, a failed snapshot stops no writes.
+        // A failed snapshot stops writes only if further snapshots are configured.
         (
             &[("", "rdb_last_bgsave_status:err")],
             &[ALWAYS, ("save", "")],

@@ -14,7 +14,7 @@ pub(super) fn soon() -> Instant {
 pub(super) const INFO: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
                     aof_enabled:1\r\nconnected_slaves:0\r\n";
 
-/// A server without findings, except for the replies of `rather`.
+/// A server without risks. If `rather` returns a reply, the server sends that reply instead.
 pub(super) fn server(
     mut rather: impl FnMut(&Request) -> Option<Says> + Send + 'static,
 ) -> StubServer {
@@ -40,7 +40,6 @@ pub(super) fn well(request: &Request) -> Option<Says> {
 
 pub(super) type Answers = Box<dyn FnMut(&Request) -> Option<Says> + Send>;
 
-/// Each finding as `code severity`.
 pub(super) fn codes(found: &[HealthWarning]) -> Vec<String> {
     let found = found
         .iter()
@@ -201,8 +200,8 @@ fn a_wrong_password_is_not_reported_as_unreachable() {
     );
 }
 
-/// Starts a Cluster of healthy servers, except for the replies of `rather`. Returns the findings of a check, and the
-/// servers.
+/// Starts a Cluster. If `rather` returns a reply, the servers send that reply. Otherwise they reply like a server without
+/// risks. Returns the findings of a check, and the servers.
 fn of_cluster(
     count: usize,
     rather: fn(&Request) -> Option<Says>,

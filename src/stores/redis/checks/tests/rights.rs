@@ -24,12 +24,12 @@ fn missing_rights_are_found_and_named() {
     let again = "NOPERM this user has no permissions to run the 'eval' command";
     let without = move |request: &Request| request.is_script().then(|| Says::error(again));
     assert_eq!(named(Box::new(without)), "+eval");
-    // A right that locks can do without is reported with its effect.
+    // A missing right that locks do not need is reported with its effect.
     let spared = |rather: Answers| match &*bad(rather) {
         [(code, message)] if code == "rights note" => message.clone(),
         found => panic!("{found:?}"),
     };
-    // The command was renamed. These are the errors of 6.2 and of 7.0.
+    // Redis 6.2 and 7.0 reply with these errors to a renamed command.
     for renamed in [
         "ERR unknown command `EVAL`, with args beginning with: `return 1`, ",
         "ERR unknown command 'EVAL', with args beginning with: 'return 1' ",
@@ -50,7 +50,7 @@ fn missing_rights_are_found_and_named() {
         let effect = spared(Box::new(listens));
         assert!(effect.contains("+subscribe: no message"), "{effect}");
     }
-    // The server knows the script that tests rights, but the user could not send another one.
+    // The server has cached the script that tests rights. The user has no right to send other scripts with EVAL.
     assert_eq!(named(Box::new(refusing("EVAL", again))), "+eval");
     let found = bad(refusing("EVALSHA", eval));
     let [(code, message)] = &*found else {
