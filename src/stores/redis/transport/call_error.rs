@@ -176,8 +176,8 @@ impl CallError {
         }
     }
 
-    /// Adds the name of the node to the reason. A passing error reply becomes `NotSent`, because its code is no longer at
-    /// the start.
+    /// Adds the name of the node to the reason. A passing error reply becomes `NotSent`, because the name now precedes its
+    /// code.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -20,8 +20,8 @@ type Ask<T> = dyn Fn() -> Result<T, String> + Send + Sync;
 
 pub(crate) type CredentialsProvider = Provider<Credentials>;
 
-/// The function may block, so it runs on its own thread. Connections that are opened during a call share its result, so
-/// there is at most one such thread.
+/// The user function `ask` may block, so it runs on its own thread. Connections that are opened during a call share its
+/// result, so there is at most one such thread.
 pub(crate) struct Provider<T> {
     /// The name of `T` in messages.
     what: &'static str,

@@ -24,7 +24,7 @@ pub(crate) struct Identity {
     pub(crate) follows: bool,
     /// Whether the server is a cluster node, whose slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
-    /// At the instant `told`, the server had run for at least this long. `None` if there is no limit.
+    /// The server had run for at least this long when the reply arrived. `None` means an unlimited time.
     pub(crate) age: Option<Duration>,
     /// Whether locks survive a crash of the server, because every write is synced to the append-only file.
     pub(crate) remembers: bool,
