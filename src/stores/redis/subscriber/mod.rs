@@ -187,7 +187,7 @@ impl Drop for Interest {
 }
 
 impl Shared {
-    /// Sends SUBSCRIBE for a channel, unless it was sent before.
+    /// Sends SUBSCRIBE for a channel, unless this was done on the current connection.
     fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
         if entry.asked == 0
             && let Some(writer) = writer

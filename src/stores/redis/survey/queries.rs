@@ -168,7 +168,7 @@ impl<'a> KeyQueries<'a> {
         Ok([hashes, strings])
     }
 
-    /// Returns the locks among these hashes. The values of a hash are read only if it looks like a lock.
+    /// Returns the locks among these hashes. The values of a hash are read only if a lock can have such fields.
     pub(super) fn hashes(&mut self, names: Names) -> Result<FoundLocks, CallError> {
         let mut looked = FoundLocks::default();
         let (mut small, mut large) = (Vec::new(), Vec::new());

@@ -88,8 +88,8 @@ impl Connector for Replicas {
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let (address, mut connection) = match still {
-            // Only a master with replicas is used without a search. Another one may be an old master that came back after a
-            // failover.
+            // Only a master with replicas is used without a search. A master without replicas may be an old one that came
+            // back after a failover.
             Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => {
                 (address, connection)
             }

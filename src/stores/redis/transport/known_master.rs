@@ -74,8 +74,8 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Records a master. The search for it began in the generation `began`. Returns the generation of connections to this
-    /// master, or `None` if the generation has changed since and another master is known.
+    /// Records a master. The search for it began in the generation `began`. Returns the generation for connections to this
+    /// master. Returns `None` if the generation has changed since, unless `node` is the known master.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();

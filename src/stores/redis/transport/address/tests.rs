@@ -32,7 +32,7 @@ fn random_urls_are_parsed_without_leaking_the_password() {
             }
             Err(error) => error.to_string(),
         };
-        // If `secret` occurs twice, the host or the path may contain it, and messages may contain these.
+        // If `secret` occurs twice, it may be a part of the host or of the path. Messages may contain the host and the path.
         let is_secret = url.matches("secret").count() == 1;
         let tells = password.is_some_and(|password| said.contains(&password));
         assert!(!(is_secret && tells), "{url}: {said}");
