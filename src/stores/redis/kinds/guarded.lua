@@ -9,22 +9,22 @@
 -- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {1, now, replies}  done
---         {2, now, holder}   the visitor has no hold; holder is the holder of the lock, '' if it is free
+--         {2, now, holder}   the visitor has no hold; holder is the holder of the lock, '' if the lock is free
 --         {3, now}           too late, nothing was done
---         {7, now, index, error, replies}  the command with this index, from 0, failed; replies are those of the
---           commands before it
---         {8, now, fence}    a larger fence was seen, nothing was done
+--         {7, now, index, error, replies}  the command with this index, counted from 0, failed; replies are the replies to
+--           all commands before it
+--         {8, now, fence}    a larger fence was seen; nothing was done
 --
--- Keeps: the commands and the check are one step. Replies are limited in size.
+-- Keeps: no other client's command runs between the check and the commands. Replies are limited in size.
 
--- The next line is replaced by the user's script, as a function with its own KEYS and ARGV.
+-- The client replaces the next line by the user's script, which becomes a function with its own KEYS and ARGV.
 local script = nil
 
 -- include holder_of.lua
 
 -- include side_holder.lua
 
--- The holder of a read-write lock, as side_holder_of returns it; '' if the lock is free.
+-- Returns the holder of a read-write lock; '' if the lock is free.
 local function holder_of_sides(key)
     if redis.call('HGET', key, 'mode') then
         return side_holder_of(key)
@@ -65,10 +65,10 @@ else
     end
 end
 
--- The fields of tables for RESP3 replies, after `redis.setresp(3)`.
+-- With `redis.setresp(3)`, a RESP3 reply is a table with one of these fields.
 local FORMS = {'map', 'set', 'double', 'big_number', 'verbatim_string'}
 
--- The maximum size of an encoded reply in bytes; infinite if it is nested too deep to be read.
+-- The maximum size of an encoded reply in bytes; infinite if the reply has more than 8 levels of nesting.
 local function size_of(reply, depth)
     if type(reply) ~= 'table' then
         return type(reply) == 'string' and #reply + 16 or 24
@@ -88,7 +88,7 @@ local function size_of(reply, depth)
     return size
 end
 
--- Stores a reply of the work. If the client cannot get this reply, returns the reason.
+-- Stores a reply of the user's commands or script. If the client cannot get this reply, returns the reason.
 local replies, room = {}, 1040000
 local function keep(reply)
     if type(reply) == 'table' and reply.err then
@@ -118,7 +118,7 @@ if script then
     elseif reply == nil then
         reply = false
     end
-    -- A table of the user may have a metatable that runs code.
+    -- The reply may be a table of the user, whose metatable may run code.
     local is_kept, why = pcall(keep, reply)
     if not is_kept then
         why = string.sub(tostring(type(why) == 'table' and rawget(why, 'err') or why), 1, 512)
@@ -133,17 +133,17 @@ else
         at = at + words + 1
     end
 end
--- Whether this is the error of a replica. Redis before 7 puts the name of the script and the line number before the error.
+-- Whether a replica sent this error. Redis before 7 puts the name of the script and the line number before the error.
 local function is_read_only(text)
     return string.find(text, '^READONLY ') or string.find(text, '^@user_script: %d+: %-READONLY ')
 end
 
 if flaw and string.find(flaw, 'READONLY', 1, true) then
-    -- The error may contain READONLY only because the user's own text does, so a probe follows. A master refuses the probe
-    -- only for its invalid last argument.
+    -- The text READONLY may come from the user's script, so a probe follows. Only a replica refuses the probe with
+    -- READONLY. A master refuses its invalid last argument.
     local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
     if is_read_only(probe.err) then
-        -- A replica refuses every write, so nothing was written: the request has to be sent to the master.
+        -- A replica refuses every write, so nothing was written. The client may send the request again, to the master.
         return redis.error_reply('READONLY this server is a replica')
     end
 end

@@ -10,9 +10,9 @@
 --
 -- Returns the missing rights: a command in lower case, '~' and a key, '&' for the channel
 --
--- Keeps: nothing is changed, and no waiter is woken. A server checks rights before arguments: HSET, PEXPIRE, SET,
--- INCRBY, DECRBY, ZADD and ZINCRBY have invalid arguments. HDEL, ZREM, LREM, LPOP, DEL and PUBLISH get a key or a
--- channel that no lock can have, as do RPUSH and LPUSH, whose item is removed at once.
+-- Keeps: nothing is changed, and no waiter is woken. A server checks rights before arguments, so HSET, PEXPIRE, SET,
+-- INCRBY, DECRBY, ZADD and ZINCRBY get invalid arguments. All other writes and PUBLISH get a key or a channel that no lock
+-- can have. An item that RPUSH or LPUSH adds is removed at once.
 local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[4]
 local function try(command, ...)
@@ -32,7 +32,7 @@ local function try(command, ...)
         refused[#refused + 1] = string.lower(command)
     end
 end
--- Tests the right to a command with a key that no lock has. A missing right to that key is not reported.
+-- The key of this command is a key that no lock has. A missing right to that key is not reported.
 local function try_apart(command, ...)
     local before = #refused
     try(command, key .. '\n', ...)

@@ -20,7 +20,7 @@
 --         {4, now}          left the queue
 --         {5, now}          left the queue; a signal was passed on
 --
--- Keeps: the signal of a dead waiter is passed on. Each key has a TTL. At maxmemory only joining fails.
+-- Keeps: if a signalled waiter dies, another waiter gets its signal. Each key has a TTL. At maxmemory only joining fails.
 
 -- include holder_of.lua
 -- include places.lua
@@ -33,10 +33,9 @@ end
 
 -- include gone.lua
 
--- Extends the life of the queue entry. Returns the error of a refused command.
 local function keep()
-    -- PEXPIRE is the first command, because after a write that needs no memory a server at maxmemory accepts the next write
-    -- in the script.
+    -- PEXPIRE is first because it needs no memory. After such a write, a server at maxmemory accepts ZADD in the same
+    -- script.
     local lasts = pcall('PEXPIRE', waiting, 10 * life)
     local heard = pcall('ZADD', due, string.format('%.0f', now + life), visitor)
     local lasts_too = pcall('PEXPIRE', due, 10 * life)
@@ -53,7 +52,7 @@ if op == 'enlist' then
         return gone(has, '')
     end
     if not call('ZSCORE', waiting, visitor) then
-        -- The visitor joins after all other waiters, even if the server's clock was set back.
+        -- Even if the server's clock was set back, the visitor joins behind all other waiters.
         local last = call('ZRANGE', waiting, -1, -1, 'WITHSCORES')[2]
         local came = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
         call('ZADD', waiting, string.format('%.0f', came), visitor)
@@ -68,15 +67,15 @@ if op == 'enlist' then
 end
 
 if op == 'look' then
-    -- A signalled waiter that has died cannot use its signal, so the next waiter is signalled.
+    -- A dead waiter cannot use its signal, so the next waiter is signalled.
     local late = call('ZRANGEBYSCORE', due, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
     for _, other in ipairs(late) do
-        -- wake_first may have removed some of them as dead waiters without a signal.
+        -- An earlier call of wake_first may have removed this waiter, which then had no signal.
         if other ~= visitor and call('ZREM', due, other) == 1 and call('ZREM', waiting, other) == 0 then
             wake_first(waiting, due, channels, now)
         end
     end
-    -- A deadline beyond the lease was set before the server's clock was set back: the signalled waiter may be dead.
+    -- This deadline is later than a lease allows, so the server's clock was set back. The signalled waiter may be dead.
     local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
     for _, other in ipairs(ahead) do
         -- If wake_first has removed this waiter from both sets, the waiter had no signal.

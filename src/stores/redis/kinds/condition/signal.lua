@@ -14,7 +14,7 @@
 --         {2, now, holder}  the hold is gone; holder is the holder of the lock, '' if it is free or unknown
 --         {3, now}          too late, nothing was done
 --
--- Keeps: dead waiters are not counted. Needs no memory, so it works at maxmemory.
+-- Keeps: dead waiters are not counted. Works at maxmemory.
 
 -- include holder_of.lua
 -- include places.lua

@@ -16,12 +16,11 @@
 -- ARGV[10]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as plain/acquire: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, or
---         {0, now, ttl, holder, pause}  refused; holder is the holder, or the first waiter while the lock is free; the
---           visitor has to send its next request within pause ms
+--         {0, now, ttl, holder, pause} refused. While the lock is free, holder is the first waiter. The visitor has to send
+--         its next request within pause ms.
 --
 -- Keeps: the key of a hold always has a TTL. A repeated first request changes no count and shortens no lease. A visitor has
--- one queue entry. A write that a server at maxmemory may refuse is the first write of the script, or follows only the
--- removal of a dead waiter; so a refused request has changed nothing else.
+-- one queue entry. A request that a server at maxmemory refuses changes nothing, but may remove dead waiters.
 
 -- include in_time.lua
 local queue, times = KEYS[2], KEYS[3]
@@ -39,7 +38,6 @@ local granted = number * 4194304 + math.min(expiry - now, 4194303)
 local is_held, holder = call('EXISTS', key) == 1, nil
 if is_held then
     if call('HEXISTS', key, visitor) == 1 then
-        -- A repetition of the request that began the hold.
         if call('PTTL', key) < ARGV[2] + 0 then
             call('PEXPIRE', key, ARGV[2])
         end
@@ -52,9 +50,8 @@ if is_held then
     end
 end
 
--- How much longer the first waiter of a free lock counts as alive, ms. It is notified again, because a message may have been
--- lost. A subscribed waiter of Redisson always reacts to a message. Without the right to PUBLISH, all waiters count as
--- subscribed.
+-- Returns how much longer the first waiter of a free lock counts as alive, ms. Notifies the waiter again, because the first
+-- message may have been lost. Without the right to PUBLISH, all waiters count as subscribed.
 local function left_of(waiter, ends, is_behind_dead)
     local heard = pcall('PUBLISH', base .. ':' .. waiter, '0') ~= 0 or ARGV[8] ~= '1'
     if heard and not is_ours(waiter) then
@@ -94,13 +91,13 @@ end
 local ends, length = call('ZSCORE', times, visitor), call('LLEN', queue)
 local is_in = ends and true
 if length ~= call('ZCARD', times) or not ends and wish == 'rejoin' then
-    -- A part of the list or of the set was lost.
+    -- The queue or the set of times has lost some of its entries.
     is_in = false
     for _, waiter in ipairs(call('LRANGE', queue, 0, -1)) do
         is_in = is_in or waiter == visitor
     end
 end
--- A waiter that was removed without leaving was the first waiter, because only the first waiter is ever removed.
+-- Only the first waiter of the queue is ever removed. So a waiter that rejoins after its removal was the first waiter.
 local is_first = first == visitor or not is_in and wish == 'rejoin'
 local place = is_first and 1 or is_in and call('LINDEX', queue, 1) == visitor and 2 or is_in and length or length + 1
 call('ZADD', times, time_of(now + patience * place, now), visitor)
@@ -119,7 +116,7 @@ local pause = 1000
 if not is_held then
     pause = math.max(50, math.min(rest or 1000, 1000))
 elseif place > 2 and (ARGV[8] ~= '1' or (pcall('PUBSUB', 'NUMSUB', base .. ':' .. visitor)[2] or 0) ~= 0) then
-    -- A waiter without a subscription polls once a second.
+    -- Behind the second position, a waiter that may be subscribed polls only every 3 s.
     pause = 3000
 end
 return {number, {0, now, ttl, holder, pause}}

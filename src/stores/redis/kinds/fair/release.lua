@@ -8,9 +8,9 @@
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as plain/release: number * 4194304 freed, {1, error} freed, but the message could not be published, {0, holder}
---          not held by the visitor
+--         not held by the visitor
 --
--- Keeps: only the visitor's own field and dead waiters are removed. Needs no memory, so it works at maxmemory.
+-- Keeps: only the visitor's own field and dead waiters are removed. Works at maxmemory.
 
 local number = ARGV[3] + 0
 local call, key = redis.pcall, KEYS[1]
@@ -20,7 +20,7 @@ local call, key = redis.pcall, KEYS[1]
 local time = redis.call('TIME')
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is treated as a
+    -- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a
     -- missing key.
     if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304

@@ -7,7 +7,7 @@
 -- ARGV[2]  the channel of unlock messages, to be followed by ':' and a visitor
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
 --
 -- Keeps: only the visitor's own field and queue entry are removed. Works at maxmemory.
 
@@ -22,7 +22,7 @@ call('ZREM', times, visitor)
 if type(freed) == 'table' then
     return freed
 end
--- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is treated as a missing
+-- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a missing
 -- key.
 if opens and pcall('EXISTS', key) ~= 1 then
     tell_first(queue, times, ARGV[2], now)

@@ -15,8 +15,8 @@
 --         number * 4194304 + left  re-entered; left is the time until ARGV[6], ms, at most 4194303
 --         {0, now, ttl, holder}, {2, now, holder}, {3, now}, {4, now, count}
 --
--- Keeps: the key of a lock always has a TTL. The token has none, and only increases. It is drawn before the hold
--- begins. A count above 1 is set only in the visitor's own field.
+-- Keeps: the key of a lock always has a TTL. The key of the last token has no TTL, and tokens only increase. The token is
+-- drawn before the hold begins.
 
 -- include in_time.lua
 local visitor, known = ARGV[1], ARGV[3]

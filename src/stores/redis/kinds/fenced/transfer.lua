@@ -12,8 +12,8 @@
 --
 -- Returns as plain/transfer.lua, with the token: {1, now, listeners, token}, {2, now, holder}, {3, now}
 --
--- Keeps: the lock is never free in between. After an error the first visitor still holds it. The token only increases;
--- a repeated request draws another.
+-- Keeps: the lock is never free during the transfer. After an error, the first visitor still has its hold. A repeated
+-- request draws another, larger token.
 
 -- include holder_of.lua
 

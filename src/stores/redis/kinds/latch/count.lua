@@ -9,8 +9,7 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done; answer is the count for 'down' and 'get'; for 'set' and 'delete' 1 if it was done,
---           else 0
+-- Returns {1, now, answer}  done; answer is the count for 'down' and 'get'; for 'set' and 'delete' 1 if it was done, else 0
 --         {3, now}          too late, nothing was done
 --
 -- Keeps: the reply is stored before the count changes, so a server at maxmemory refuses both. An open latch has no key.
@@ -21,7 +20,7 @@ local count = call('GET', latch)
 if count and not string.find(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
--- Redisson's counts may exceed the largest integer of a reply.
+-- A count that Redisson has set may exceed the largest integer of a reply.
 local left = math.min(math.max((count or 0) - (op == 'down' and 1 or 0), 0), 9007199254740991)
 if op == 'get' then
     return {number, {1, now, left}}
@@ -50,8 +49,8 @@ else
     done, message = pcall('DEL', latch), '0'
 end
 if type(done) == 'table' and done.err then
-    -- The change failed, for example for lack of a right. The stored reply is deleted, so that the user can send the request
-    -- again.
+    -- The change failed, for example for lack of a right. The stored reply is deleted, so that the user can send the
+    -- request again.
     pcall('DEL', once)
     return done
 end

@@ -13,10 +13,8 @@
 --         {0, now, ttl, ''}  refused; ask again in ttl ms, or after a message
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of free and taken permits does not change. A repeated request takes nothing. It leaves the expiries as they
--- are, because other clients may have set them. A server at maxmemory refuses the first write. A write for which the user
--- may lack the right is the first write of the script, or its failure is undone by a command that has just run, so the user
--- has the right to that command.
+-- Keeps: the sum of free and taken permits does not change. A repeated request takes nothing, and keeps the expiries,
+-- because other clients may have set them. A request that fails with an error takes no permit.
 
 -- include ids.lua
 

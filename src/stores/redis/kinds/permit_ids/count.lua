@@ -13,14 +13,14 @@
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
 -- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done; answer is the free permits for 'add'; free and expired permits for 'get'; unexpired
---           taken permits for 'taken'; the rest of the lease in ms for 'lease', at most the semaphore's, 0 without such
---           a permit; else 1 if it was done, 0 if not
+-- Returns {1, now, answer}  done. answer is for 'add' the free permits; for 'get' the free and expired permits; for 'taken'
+--         the unexpired taken permits; for 'lease' the rest of the permit's lease, ms, at most the semaphore's TTL, 0 if
+--         the permit is not taken; else 1 if it was done, 0 if not
 --         {3, now}          too late, nothing was done
 --         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --
--- Keeps: the reply is stored before anything changes, so a server at maxmemory refuses the whole request. Only changes to a
--- taken permit work at maxmemory. Permits of a deleted semaphore are not returned to the next one.
+-- Keeps: the reply is stored before anything changes. A server at maxmemory executes only queries, 'give_back' and
+-- 'set_lease'. Permits of a deleted semaphore are not returned to the next semaphore of this name.
 
 -- include id_of.lua
 -- include keep_taken.lua
@@ -30,7 +30,6 @@ local op = ARGV[1]
 -- include free_permits.lua
 local taken, at = KEYS[#KEYS], string.format('%.0f', now)
 local id = string.gsub(ARGV[6], string.rep('%x', 32), id_of)
--- The rest of the permit's lease; nil if it has expired.
 local function rest()
     local ends = free and call('ZSCORE', taken, id)
     return ends and ends + 0 > now and ends - now or nil
@@ -52,15 +51,14 @@ if op == 'give_back' or op == 'set_lease' then
     does = rest()
     answer = does and 1 or 0
     if does then
-        -- Checks the right to ZREM. After this write, which needs no memory, a server at maxmemory accepts the following
-        -- writes.
+        -- Checks the right to ZREM. After ZREM, a server at maxmemory accepts the following writes of the script.
         call('ZREM', taken, '')
     end
 elseif op == 'set' then
     answer, does = 1 - answer, not free
 elseif op == 'replace' then
     answer, does = 1, true
-    -- Expired permits that were not returned yet are counted as free.
+    -- Expired permits that are still in the set count as free.
     by = free and string.format('%.0f', by - free - call('ZCOUNT', taken, '-inf', '+inf'))
 elseif op == 'add' then
     answer, does = (free or 0) + by, true

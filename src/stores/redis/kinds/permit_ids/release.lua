@@ -8,9 +8,9 @@
 --
 -- Returns number * 4194304 + n  all were returned; n clients, at most 4194303, received the message
 --         {1, error}  all were returned, but the message could not be published
---         {0, holder} some were gone, the others were returned; holder is '', or says that a key is no semaphore
+--         {0, holder} some permits were gone, and the rest were returned; holder is '', or says that a key is no semaphore
 --
--- Keeps: permits are returned once, also at maxmemory.
+-- Keeps: no permit is returned twice. Works at maxmemory.
 
 -- include ids.lua
 

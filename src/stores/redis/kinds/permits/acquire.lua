@@ -14,8 +14,7 @@
 --         {3, now}           too late, nothing was done
 --
 -- Keeps: the sum of free and owned permits does not change. A repeated request takes nothing, and shortens no lease. A
--- server at maxmemory refuses the first write. A write for which the user may lack the right is the first write of the
--- script, or its failure is undone by a command that has just run, so the user has the right to that command.
+-- request that fails with an error takes no permit.
 
 -- include owners.lua
 

@@ -12,13 +12,13 @@
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
 -- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done; answer is the free permits for 'add'; free permits and those with expired leases for
---           'get' and 'drain'; else 1 if it was done, 0 if not
+-- Returns {1, now, answer}  done. answer is for 'add' the free permits; for 'get' and 'drain' the free permits and those
+--         with expired leases; else 1 if it was done, 0 if not
 --         {3, now}          too late, nothing was done
 --         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --
 -- Keeps: the reply is stored before the count changes, so a server at maxmemory refuses both. Permits of a deleted
--- semaphore are not returned to the next one.
+-- semaphore are not returned to the next semaphore of this name.
 
 -- include keep_taken.lua
 

@@ -10,7 +10,7 @@
 --         {1, error}  returned, but the message could not be published
 --         {0, holder} the visitor owns none; holder is '', or says that a key is no semaphore
 --
--- Keeps: permits are returned once, also at maxmemory.
+-- Keeps: no permit is returned twice. Works at maxmemory.
 
 -- include owners.lua
 

@@ -7,10 +7,10 @@
 -- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done; what the i-th owner lacks: 0 if it owns no permit, an error if a key is no semaphore;
---           neither was renewed. Above 0: it was renewed, but its semaphore expires in `what` ms, before the lease
+--         {now, 1, i, what, …}  done. what is 0 if the i-th owner owns no permit, and an error if a key is no semaphore;
+--           neither was renewed. Above 0: renewed, but the semaphore expires in what ms, before the lease
 --
--- Keeps: only owned permits of an existing semaphore are renewed, also at maxmemory.
+-- Keeps: only owned permits of an existing semaphore are renewed. Works at maxmemory.
 
 -- include owners.lua
 

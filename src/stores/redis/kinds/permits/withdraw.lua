@@ -6,9 +6,9 @@
 -- ARGV[2]  the channel of the semaphore
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
 --
--- Keeps: permits are returned once, also at maxmemory.
+-- Keeps: no permit is returned twice. Works at maxmemory.
 
 -- include owners.lua
 

@@ -10,16 +10,16 @@
 -- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns number * 4194304 + left  granted; left is the time until ARGV[5], ms, at most 4194303
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of its
---           holder
---         {2, now, holder}  the hold to enter is gone; holder is the holder of the lock, '' if it is free
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of the
+--           holder's field
+--         {2, now, holder}  the hold to re-enter is gone; holder is the holder of the lock, '' if the lock is free
 --         {3, now}          too late, nothing was done
---         {6, now}          another server may have taken over the address, nothing was done
---         {4, now, count}   the count is another, nothing was done
+--         {6, now}          another server may have taken over the address; nothing was done
+--         {4, now, count}   the hold has another count than expected; nothing was done
 --
 -- now is the server time in ms since 1970, from which the client computes the expiry of its next request.
 --
--- Keeps: the key of a lock always has a TTL. A count above 1 is set only in the visitor's own field.
+-- Keeps: the key of a lock always has a TTL.
 
 local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
 local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]

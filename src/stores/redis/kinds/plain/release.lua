@@ -7,16 +7,16 @@
 --
 -- Returns number * 4194304 + n  freed; n clients, at most 4194303, received the message
 --         {1, error}  freed, but the message could not be published
---         {0, holder} not held by the visitor; holder is the holder of the lock, '' if it is free, or says that the key
---           is no lock
+--         {0, holder} not held by the visitor; holder is the holder of the lock, '' if the lock is free, or says that the
+--           key is no lock
 --
--- Keeps: only the visitor's own field is deleted. Needs no memory, so it works at maxmemory.
+-- Keeps: only the visitor's own field is deleted. Works at maxmemory.
 
 local number = ARGV[3] + 0
 local call, key = redis.pcall, KEYS[1]
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is treated as a
+    -- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a
     -- missing key.
     if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304

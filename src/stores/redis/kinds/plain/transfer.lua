@@ -8,12 +8,12 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, listeners}  done; listeners is the number of subscribers of the channel, -1 if the user may not
---           query it
---         {2, now, holder}     the first visitor has no hold; holder is the holder of the lock, '' if it is free
+-- Returns {1, now, listeners}  done; listeners is the number of subscribers of the channel, -1 if the user lacks the right
+--         to query it
+--         {2, now, holder}     the first visitor has no hold; holder is the holder of the lock, '' if the lock is free
 --         {3, now}             too late, nothing was done
 --
--- Keeps: the lock is never free in between. After an error the first visitor still holds it.
+-- Keeps: the lock is never free during the transfer. After an error, the first visitor still has its hold.
 
 -- include holder_of.lua
 

@@ -5,13 +5,13 @@
 -- ARGV[2]  the channel of unlock messages
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
 --
 -- Keeps: only the visitor's own field is deleted.
 
 -- include clock.lua
--- While the slot of the key moves, a Cluster node refuses queries about a missing key, so an error is
--- treated as a missing key.
+-- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a missing
+-- key.
 if call('HDEL', key, ARGV[1]) == 1 and pcall('EXISTS', key) ~= 1 then
     pcall('PUBLISH', ARGV[2], '0')
 end

@@ -17,8 +17,8 @@
 -- Returns as plain/acquire.lua: a number granted, {0, now, ttl, holder} refused, {2, now, holder} gone, {3, now} too late,
 --         {4, now, count} another count
 --
--- Keeps: each hold has an expiry. A repeated first request changes no count and shortens no lease. Writes that a server at
--- maxmemory refuses are the first ones of the script. If a later write fails, they are undone.
+-- Keeps: each hold has an expiry. A repeated first request changes no count and shortens no lease. A first request that
+-- fails with an error leaves no hold.
 
 -- include sides.lua
 -- include turns.lua
@@ -28,14 +28,13 @@ local own, notes = KEYS[2], KEYS[3]
 local visitor, lease, known, inside, wish, writes = ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6], is_writer(ARGV[1])
 local granted = number * 4194304 + math.min(expiry - now, 4194303)
 
--- The waiter that has to acquire the lock before the visitor, although the visitor could acquire it now; false if there is
--- none.
+-- Returns the waiter that has to acquire the lock before the visitor; false if there is none.
 local function who_goes_before(mode)
     local first = wish ~= 'barge' and mode ~= 'write' and first_before(notes, visitor, now, not writes)
     local came = first and mode and pcall('ZSCORE', notes, first)
     if type(came) == 'string' and now - came > 3000 then
-        -- Redisson's readers ignore waiting writers. While they hold the lock, it is useless to make the visitor wait for
-        -- the writer.
+        -- Redisson's readers ignore waiting writers. While such readers hold the lock, waiting for the writer would only
+        -- delay the visitor.
         for _, field in ipairs(call('HKEYS', key)) do
             first = first and not string.find(field, '^[^:]+:%d+$') and first
         end
@@ -43,12 +42,11 @@ local function who_goes_before(mode)
     return first
 end
 
--- Begins the hold. After an error, nothing of it is left.
 local function begin(mode)
     local lasts = call('PTTL', key)
     if mode == 'write' and not is_over(key, KEYS[4], inside) and call('EXISTS', KEYS[4]) == 0 then
-        -- From now on the hash expires with the longer of the two holds, so each of them needs a TTL key. A writer whose
-        -- hold has expired gets no TTL key, because that would revive the hold.
+        -- The hash now expires with the longer of the two holds, so the writer's hold needs a TTL key. An expired hold gets
+        -- no TTL key, which would revive the hold.
         call('SET', KEYS[4], 1, 'PX', math.max(lasts, 1))
     end
     call('HSET', key, 'mode', mode or writes and 'write' or 'read', visitor, ARGV[4])
@@ -58,7 +56,7 @@ local function begin(mode)
     end
     if type(set) == 'table' and set.err then
         pcall('DEL', own)
-        -- The user may lack the right to one of these two commands.
+        -- The user may lack the right to HDEL.
         if type(pcall('HDEL', key, visitor, mode and visitor or 'mode')) == 'table' and not mode then
             pcall('DEL', key)
         end
@@ -88,7 +86,7 @@ else
         return {number, {0, now, before and 1000 or call('PTTL', key), before and string.sub(before, 1, 128) or holder_of(key)}}
     end
 end
--- The following also runs for a repetition of the request that began the hold.
+-- The following also runs if the request that began the hold is repeated.
 if not writes and call('EXISTS', own) == 0 then
     call('SET', own, 1, 'PX', lease)
 end

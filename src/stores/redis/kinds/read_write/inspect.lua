@@ -17,7 +17,7 @@ local mode, flaw = mode_of(key)
 if flaw then
     return flaw
 end
--- In write mode, the writer's thread may hold the read side too.
+-- In write mode, the read side is held if the writer's thread also reads. The hash then has at least three fields.
 if not mode or mode ~= ARGV[2] and (mode == 'read' or call('HLEN', key) < 3) then
     return {number, {0, '', -2}}
 end

@@ -7,12 +7,12 @@
 -- ARGV[2]  the channel of unlock messages, '' to send none
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/release.lua: number * 4194304 + n  released, and n clients received the message (0 for the last reader,
---           which notifies no reader)
+-- Returns as plain/release.lua: number * 4194304 + n  released; n clients received the message, or n is 0 if the last
+--         reader released
 --         {1, error}   released without a message
 --         {0, holder}  not held by the visitor
 --
--- Keeps: other holds are unchanged. Works at maxmemory.
+-- Keeps: holds of other visitors are unchanged. Works at maxmemory.
 
 -- include sides.lua
 -- include turns.lua
@@ -23,7 +23,7 @@ local has = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(has) == 'table' then
     return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or has
 elseif has == 0 then
-    -- The TTL key may be left over from a forced release.
+    -- A forced release does not delete the TTL key.
     redis.pcall('DEL', KEYS[2])
     return {number, {0, holder_of(KEYS[1])}}
 end
@@ -37,5 +37,4 @@ local heard = redis.pcall('PUBLISH', ARGV[2], message)
 if type(heard) == 'table' then
     return {number, {1, heard.err}}
 end
--- The last reader wakes no readers.
 return number * 4194304 + (message == '1' and math.min(heard, 4194303) or 0)

@@ -11,7 +11,7 @@
 --
 -- Returns as plain/release_level.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
 --
--- Keeps: other holds are unchanged.
+-- Keeps: holds of other visitors are unchanged.
 
 -- include sides.lua
 

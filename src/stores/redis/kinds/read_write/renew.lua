@@ -7,7 +7,7 @@
 -- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done; the i-th hold was not renewed: what is 0 if the lock is free, else its holder
+--         {now, 1, i, what, …}  done. The i-th hold was not renewed: what is 0 if the lock is free, else its holder
 --
 -- Keeps: only holds with the visitor's own field are extended. No lease is shortened.
 

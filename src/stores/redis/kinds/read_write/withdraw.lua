@@ -7,9 +7,9 @@
 -- ARGV[2]  the channel of unlock messages
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
 --
--- Keeps: other holds are unchanged. Works at maxmemory.
+-- Keeps: holds of other visitors are unchanged. Works at maxmemory.
 
 -- include sides.lua
 -- include turns.lua
@@ -18,7 +18,7 @@
 -- include clock.lua
 local message, told, refused
 if redis.pcall('ZREM', KEYS[3], ARGV[1]) == 1 and (is_writer(ARGV[1]) or redis.pcall('EXISTS', KEYS[1]) == 0) then
-    -- The visitor's queue entry may have kept other waiters from acquiring the lock.
+    -- The visitor's queue entry may have kept other waiters from acquiring the lock, so they are notified.
     message = '1'
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then

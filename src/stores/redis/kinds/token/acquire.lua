@@ -10,10 +10,10 @@
 -- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as plain/acquire.lua: number * 4194304 + left  granted, also to a repeated request
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of its
---           token
+--         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of the
+--           holder's token
 --         {3, now}               too late, nothing was done
---         {6, now}               another server may have taken over the address, nothing was done
+--         {6, now}               another server may have taken over the address; nothing was done
 --
 -- Keeps: the key of a lock always has a TTL.
 local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0

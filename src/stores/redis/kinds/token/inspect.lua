@@ -4,8 +4,8 @@
 -- ARGV[1]  a token, or ''
 -- ARGV[2]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {exists, count, ttl}: count is '1' if it is held with this token, else ''; ttl in ms, -1 without a TTL, -2 if
---           the lock is free
+-- Returns {exists, count, ttl}: count is '1' if the lock is held with this token, else ''; ttl in ms, -1 without a TTL, -2
+--         if the lock is free
 local number = ARGV[2] + 0
 local holder = redis.call('GET', KEYS[1])
 return {number, {

@@ -6,14 +6,14 @@
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns number * 4194304  freed; no message is published
---         {0, holder}  not held with this token; holder is the holder of the lock, '' if it is free
+--         {0, holder}  not held with this token; holder is the holder of the lock, '' if the lock is free
 --
--- Keeps: only a key with this token is deleted. Needs no memory.
+-- Keeps: only a key with this token is deleted. Works at maxmemory.
 local number = ARGV[3] + 0
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' then
     return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}}
-        -- Another error is raised again, so that it names the script.
+        -- redis.call raises the error with the name of the script.
         or redis.call('GET', KEYS[1])
 elseif holder ~= ARGV[1] then
     return {number, {0, string.sub(holder or '', 1, 64)}}

@@ -9,16 +9,16 @@
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {1, now, -1}      done; the number of waiters is unknown
---         {2, now, holder}  the first visitor has no hold; holder is the holder of the lock, '' if it is free
+--         {2, now, holder}  the first token has no hold; holder is the holder of the lock, '' if the lock is free
 --         {3, now}          too late, nothing was done
 --
--- Keeps: the lock is never free in between.
+-- Keeps: the lock is never free during the transfer.
 
 -- include in_time.lua
 local holder = redis.pcall('GET', key)
 if type(holder) == 'table' then
     return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}}
-        -- Another error is raised again, so that it names the script.
+        -- redis.call raises the error with the name of the script.
         or call('GET', key)
 elseif holder == ARGV[1] then
     call('SET', key, ARGV[2], 'PX', ARGV[3])

@@ -5,7 +5,7 @@
 -- ARGV[2]  the channel of unlock messages, which this kind of lock does not use
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970, which shows whether the request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
 --
 -- Keeps: only a key with this token is deleted.
 

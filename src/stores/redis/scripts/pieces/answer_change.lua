@@ -1,7 +1,6 @@
--- Replies according to the result of the change, and publishes the message if there is one.
 if type(done) == 'table' and done.err then
-    -- The change failed, for example for lack of a right. The stored reply is deleted, so that the user can send the request
-    -- again.
+    -- The change failed, for example for lack of a right. The stored reply is deleted, so that the user can send the
+    -- request again.
     pcall('DEL', KEYS[2])
     return done
 end

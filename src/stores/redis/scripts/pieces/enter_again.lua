@@ -1,5 +1,4 @@
--- The end of an acquisition where the lock was not free: re-enters the hold, or replies why not. `known` is the expected
--- count, ARGV[4] the count wanted.
+-- Re-enters the hold, or replies why not. `known` is the expected count, ARGV[4] the count wanted.
 if known == '0' then
     local holder, flaw = holder_of(key)
     return flaw or {number, {0, now, call('PTTL', key), holder}}

@@ -1,19 +1,19 @@
--- The queue of a fair lock is a list, in the order of joining. The score of a waiter in a sorted set is the time, ms, from
--- which on the waiter counts as dead. For a waiter of this library, this is the time of its last request plus one patience
--- per position in the queue, because each holder of Redisson subtracts one patience from all times. The fraction of the
--- score encodes the time of the waiter's last request (see looks.lua). For a waiter of Redisson, it encodes the time when
--- its channel was first found without a subscriber. Each waiter subscribes to a channel of its own.
+-- The queue of a fair lock is a list of waiters, in the order of joining. In a sorted set, the score of a waiter is the
+-- time, ms, after which the waiter counts as dead. For a waiter of this library, this time is the time of its last request
+-- plus one patience per position. Each holder of Redisson subtracts one patience from all scores. The fraction of the score
+-- encodes the time of the last request (see looks.lua). For a waiter of Redisson, the fraction encodes when its channel was
+-- first found without a subscriber.
 
 -- include looks.lua
 
--- Whether a waiter belongs to this library. Only visitors of this library end with the number of a hold.
+-- The visitors of this library end with the number of a hold.
 local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
 end
 
--- The first living waiter; false if there is none. Dead waiters before it, other than `me`, are removed: waiters whose time
--- has passed or is missing, and waiters for which `left_of`, if given, returns 0 or less. The arguments of `left_of` are a
--- waiter, its time, and whether a dead waiter preceded it. The second result is what `left_of` returned for the first living
+-- Returns the first living waiter; false if there is none. Removes dead waiters before it, other than `me`. A waiter is
+-- dead if its time has passed or is missing, or if `left_of` (optional) returns at most 0 for it. `left_of` gets a waiter,
+-- its time, and whether a dead waiter preceded it. The second result is the result of `left_of` for the first living
 -- waiter. If `call` is `pcall`, the first result may be an error.
 local function first_of(call, queue, times, me, now, left_of)
     local first, has_dead = call('LINDEX', queue, 0), false
@@ -39,8 +39,8 @@ local function first_of(call, queue, times, me, now, left_of)
     return first
 end
 
--- Notifies the first waiter that the lock is free. If it is not subscribed, the first subscribed waiter of this library
--- is notified, which then queries the lock. Returns an error, if there is one.
+-- Notifies the first waiter that the lock is free. If this waiter is not subscribed, notifies the first subscribed waiter
+-- of this library, which queries the lock. May return an error.
 local function tell_first(queue, times, base, now)
     local first = first_of(redis.pcall, queue, times, nil, now)
     if type(first) ~= 'string' then

@@ -1,5 +1,5 @@
 -- Replies that a hold is gone. `has` is the reply to the query for the hold, which may be an error. If holder_of returns an
--- error, `unnamed` is reported as the holder.
+-- error, the reply names `unnamed` as the holder.
 local function gone(has, unnamed)
     if type(has) == 'table' then
         return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}} or has

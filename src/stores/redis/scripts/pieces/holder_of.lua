@@ -1,8 +1,8 @@
--- Returns the holder of the lock, which is the start of the field, then nil and the whole field. Returns '' if the lock is
--- free; nil and an error if the key is not a lock. A lock is a hash of one field, which begins with `text:number`, and a
--- count. The form of a field that is longer than any visitor is not checked.
+-- Returns the holder of the lock (the first 128 bytes of its field), then nil and the whole field. Returns '' if the lock
+-- is free; nil and an error if the key is not a lock. A lock is a hash of one field. The field begins with `text:number`,
+-- and its value is a count. The form of a field of more than 256 bytes is not checked.
 local function holder_of(key)
-    -- Without the right to HLEN, all field names are read.
+    -- If the user has no right to HLEN, the fields are counted with HKEYS.
     local size, fields = redis.pcall('HLEN', key), {}
     if size == 1 or type(size) == 'table' then
         fields = redis.call('HKEYS', key)

@@ -2,7 +2,7 @@ local function four_bytes(hex, from)
     return tonumber(string.sub(hex, from, from + 7), 16)
 end
 
--- The 16 bytes of an id that is given as 32 hexadecimal digits.
+-- Converts an id of 32 hexadecimal digits to 16 bytes.
 local function id_of(hex)
     return struct.pack('>I4I4I4I4', four_bytes(hex, 1), four_bytes(hex, 9), four_bytes(hex, 17), four_bytes(hex, 25))
 end

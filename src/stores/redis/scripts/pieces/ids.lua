@@ -1,5 +1,5 @@
--- The members of the set of taken permits are the ids of the permits. A visitor is a concatenation of ids, 32 hexadecimal
--- digits each.
+-- The members of the set of taken permits are the ids of the permits. A visitor is a concatenation of ids, each of 32
+-- hexadecimal digits.
 local is_owned = false
 
 -- include id_of.lua
@@ -12,7 +12,6 @@ local function members_of(visitor)
     return ids
 end
 
--- The total number of permits of these members of the set.
 local function permits_of(ids)
     return #ids
 end

@@ -1,6 +1,6 @@
 -- Makes the set of taken permits expire with the semaphore, or a few ms earlier. If the set expired much earlier, its
--- permits would never be returned. If the set outlived the semaphore, its permits would be returned to the next semaphore of
--- this name. `life` is the semaphore's PTTL.
+-- permits would never be returned. If it expired later, its permits would be returned to the next semaphore of this name.
+-- `life` is the PTTL of the semaphore.
 local function keep_taken(taken, key, life)
     local pcall = redis.pcall
     local left = pcall('PTTL', taken)
@@ -16,8 +16,8 @@ local function keep_taken(taken, key, life)
     elseif life == -1 and left >= 0 then
         last(10000000000000)
     elseif life >= 0 then
-        -- Time passes between two commands. If the PTTL of the semaphore, read after the PTTL of the set, is not smaller,
-        -- the set does not expire later than the semaphore.
+        -- Time passes between two commands. So the PTTL of the semaphore is read after the PTTL of the set. If it is not
+        -- smaller, the set expires no later than the semaphore.
         for early = 0, 3 do
             local by = 10 ^ early
             life = math.min(pcall('PTTL', key), 10000000000000)
@@ -29,19 +29,19 @@ local function keep_taken(taken, key, life)
     end
 end
 
--- Deletes the set of taken permits of a semaphore that is gone or being deleted. A key of another type stays, and the error
--- that it causes is returned.
+-- Deletes the set of taken permits of a semaphore that is gone or is being deleted. If the key has another type, returns
+-- the error and deletes nothing.
 local function forget_taken(taken)
     local flaw = redis.pcall('ZSCORE', taken, '')
     return type(flaw) == 'table' and flaw or redis.pcall('DEL', taken)
 end
 
--- The expiry of a lease, as a score. A permit without an expiry has the largest score.
+-- Returns the expiry of a lease as a score. The largest score stands for a permit without an expiry.
 local function end_of(now, lease)
     return string.format('%.0f', math.min(now + lease, 922337203685477))
 end
 
--- The arguments of ZADD for members with these expiries.
+-- Returns arguments for ZADD.
 local function scored(members, ends)
     local words = {}
     for i, member in ipairs(members) do

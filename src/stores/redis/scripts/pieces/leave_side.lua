@@ -1,10 +1,10 @@
--- Removes the existing hold of a visitor. Returns the message for the waiters, if there is one; nil and an error if
--- nothing was changed.
+-- Removes a visitor's hold, which must exist. Returns the message for the waiters, or nothing. If nothing was changed,
+-- returns nil and an error.
 local function leave(key, own, visitor, notes)
     local writes, mode = is_writer(visitor), redis.call('HGET', key, 'mode')
     local lasts, left = redis.call('PTTL', key), redis.call('PTTL', own)
     local others, flaw
-    -- If none of these conditions holds, the TTL of the hash comes from another reader's hold, so it does not change.
+    -- If none of these conditions is true, the TTL of the hash belongs to another reader's hold.
     if writes or mode ~= 'read' or left <= 0 or left >= lasts - 1000 or redis.call('HLEN', key) < 3 then
         others, flaw = others_of(key, own, visitor)
         if flaw then
@@ -12,8 +12,8 @@ local function leave(key, own, visitor, notes)
         end
     end
     if writes and redis.call('HLEN', key) > 2 then
-        -- The mode is changed first, so that readers can acquire the lock even if a later command fails. A server at
-        -- maxmemory accepts HSET after the write of `prolong`.
+        -- The mode is changed first, so that readers can acquire the lock even if a later command fails. `prolong` needs no
+        -- memory. After its write, a server at maxmemory accepts HSET in the same script.
         prolong(key, 1)
         local set = redis.pcall('HSET', key, 'mode', 'read')
         if type(set) == 'table' then

@@ -1,7 +1,8 @@
--- Waiters of a condition are in two sorted sets: `waiting`, by the time of joining, µs, and `due`, by the deadline of their
--- next request, ms. A waiter that is only in `due` was signalled, and has sent no request since.
+-- The waiters of a condition are in two sorted sets. In `waiting`, the score is the time of joining, µs. In `due`, the
+-- score is the deadline of the waiter's next request, ms. A waiter that is only in `due` was signalled, and has sent no
+-- request since then.
 
--- Signals the longest waiting living waiter, and removes dead ones before it. Returns whether there was one.
+-- Signals the first living waiter, and removes dead waiters before it. Returns whether there was a living waiter.
 local function wake_first(waiting, due, channels, now)
     while true do
         local first = redis.call('ZRANGE', waiting, 0, 0)[1]
@@ -12,8 +13,8 @@ local function wake_first(waiting, due, channels, now)
         redis.call('ZREM', waiting, first)
         if ends and ends + 0 > now then
             redis.pcall('PUBLISH', channels .. ':' .. first, '0')
-            -- A queue entry lasts 10 s. If its deadline is later, the server's clock was set back since, so this waiter may
-            -- be dead.
+            -- The lease of a queue entry is 10 s. If the deadline is later, the server's clock was set back, so the waiter
+            -- may be dead.
             if ends - now <= 10000 then
                 return true
             end

@@ -1,4 +1,3 @@
--- Renews the permits of visitors.
 
 -- include keep_taken.lua
 
@@ -22,7 +21,7 @@ for i = 1, #KEYS / 2 do
         what = 0
     elseif not what then
         local life = call('PTTL', key)
-        -- A server at maxmemory accepts this, and then the following writes.
+        -- ZREM needs no memory. After this write, a server at maxmemory accepts the following writes of the script.
         pcall('ZREM', taken, '')
         call('ZADD', taken, unpack(scored(members, end_of(now, lease))))
         keep_taken(taken, key, life)

@@ -1,4 +1,3 @@
--- Returns the visitor's taken permits, and notifies the waiters.
 
 -- include clock.lua
 local members, there = members_of(ARGV[1]), {}
@@ -19,11 +18,11 @@ if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) the
 elseif free and not string.find(type(free) == 'string' and free or '', '^%-?%d+$') then
     return {number, {0, 'a key of another type'}}
 elseif not free then
-    -- The semaphore is gone, so nothing is returned.
+    -- The semaphore is gone, so its permits are only deleted.
     pcall('ZREM', KEYS[2], unpack(there))
     return {number, {0, ''}}
 end
--- Checks the right to ZREM. After this write, which needs no memory, a server at maxmemory accepts the following writes.
+-- Checks the right to ZREM. After ZREM, a server at maxmemory accepts the following writes of the script.
 local may = pcall('ZREM', KEYS[2], '')
 if type(may) == 'table' then
     return may

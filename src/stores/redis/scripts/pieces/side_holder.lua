@@ -1,4 +1,4 @@
--- The holder of a held read-write lock: the start of the writer's field, else of a reader's.
+-- Returns the start of the writer's field; without a writer, the start of a reader's field.
 local function side_holder_of(key)
     local holder = ''
     for _, field in ipairs(redis.call('HKEYS', key)) do

@@ -1,4 +1,3 @@
--- Takes permits for the visitor, and returns permits with expired leases.
 
 -- include keep_taken.lua
 
@@ -6,7 +5,7 @@
 local taken, members = KEYS[2], members_of(ARGV[1])
 local free = call('GET', key)
 if not free then
-    -- The taken permits belong to a deleted semaphore.
+    -- The semaphore was deleted, so its taken permits are deleted.
     local gone = forget_taken(taken)
     return type(gone) == 'table' and gone or {number, {0, now, 1000, ''}}
 elseif not string.find(free, '^%-?%d+$') then
@@ -21,13 +20,13 @@ local function granted()
 end
 local has = call('ZSCORE', taken, members[1])
 if has then
-    -- The expiry of an id is kept, because another client may have set it.
+    -- The expiry of a permit with an id is kept, because another client may have set it.
     if is_owned and has + 0 < ends + 0 then
         call('ZADD', taken, ends, members[1])
     end
     return granted()
 elseif 0 <= life and life <= 2 then
-    -- The semaphore expires too soon for its permits to be of use.
+    -- The semaphore expires before its permits could be used.
     keep_taken(taken, key, life)
     return {number, {0, now, 1000, ''}}
 end

@@ -1,11 +1,12 @@
--- Waiters for a read-write lock have entries in a sorted set, by the time of joining, ms, with the times of their last
--- requests. An entry expires 3 s after the last request. A writer that releases the lock sets the times of waiting readers
--- to 0. The entries affect only the order of acquisition, so errors of commands on them are ignored.
+-- The waiters for a read-write lock have entries in a sorted set. The score is the time of joining, ms, and encodes the
+-- time of the last request. An entry expires 3 s after the last request. A writer that releases the lock sets the joining
+-- time of waiting readers to 0. The entries affect only the order of acquisition, so errors of commands on them are
+-- ignored.
 
 -- include looks.lua
 
--- The first waiter that joined before the visitor; for a reader, only writers count. False if there is none. Only the
--- first 32 entries are checked.
+-- Returns the first waiter that joined before the visitor; false if there is none. For a reader, only writers count. Only
+-- the first 32 entries are checked.
 local function first_before(notes, visitor, now, reads)
     local noted = redis.pcall('ZRANGE', notes, 0, 31, 'WITHSCORES')
     for i = 1, #noted, 2 do
@@ -21,7 +22,6 @@ local function first_before(notes, visitor, now, reads)
     return false
 end
 
--- Adds or updates the entry of a waiting visitor.
 local function note_wait(notes, visitor, now)
     local came = redis.pcall('ZSCORE', notes, visitor)
     local noted = redis.pcall('ZADD', notes, time_of(type(came) == 'string' and came or now, now), visitor)
@@ -30,7 +30,7 @@ local function note_wait(notes, visitor, now)
     end
 end
 
--- Moves waiting readers before all waiting writers.
+-- Puts waiting readers before all waiting writers.
 local function let_readers_in(notes)
     local noted = redis.pcall('ZRANGE', notes, 0, -1, 'WITHSCORES')
     for i = 1, #noted, 2 do

@@ -1,4 +1,4 @@
--- Refuses the vote if this is not the server with the replication id ARGV[6].
+-- ARGV[6] is the replication id of the server that may vote. Any other server refuses the request.
 if ARGV[7] then
     local replication = call('INFO', 'replication')
     if

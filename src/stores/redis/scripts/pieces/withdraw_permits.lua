@@ -1,4 +1,3 @@
--- Returns the visitor's taken permits.
 
 -- include clock.lua
 local taken, there = KEYS[2], {}
@@ -8,7 +7,7 @@ for _, member in ipairs(members_of(ARGV[1])) do
     end
 end
 if #there > 0 then
-    -- Checks the right to ZREM. After this write, which needs no memory, a server at maxmemory accepts the following writes.
+    -- Checks the right to ZREM. After ZREM, a server at maxmemory accepts the following writes of the script.
     call('ZREM', taken, '')
     local free = pcall('GET', key)
     if type(free) == 'table' and not string.find(free.err, 'WRONGTYPE', 1, true) then
