@@ -1,4 +1,4 @@
-//! Maps error replies and faults of connections to errors.
+//! Maps error replies and connection faults to errors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// The query for missing rights delays the error by at most this long.
+/// The maximum time that the query for missing rights delays an error.
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// The error for a failed request, with the missing rights, which are queried until `deadline`. For an unknown
-    /// outcome of a change, see `unknown`.
+    /// The error for a failed request. Queries the missing rights until `deadline`, and names them. If a change may have
+    /// happened, use `unknown` instead.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -35,7 +35,7 @@ impl Redis {
         })
     }
 
-    /// The error for a failed request other than a script of a lock. `keys` are the keys that the request names.
+    /// The error for a failed request that is not a script of a lock. `keys` are the keys of the request.
     pub(super) fn error_about(
         &self,
         node: Arc<str>,
@@ -53,7 +53,7 @@ impl Redis {
             }
             fault => fault,
         };
-        // With several keys, the server does not report which one it refused.
+        // If the request has several keys, the server does not report which key it refused.
         let alone = keys.iter().filter(|_| keys.len() == 1);
         self.worded(node, lock, fault, |text| {
             named_in(text, alone.map(|key| (*key).to_owned()).collect())
@@ -128,7 +128,7 @@ impl Redis {
         }
     }
 
-    /// The rights that the user lacks for this lock, as ACL rules; empty if the query for them fails.
+    /// Returns the rights that the user lacks for this lock, as ACL rules. Empty if the query fails.
     fn missing_rights(
         &self,
         layout: &'static Layout,
@@ -159,13 +159,12 @@ impl Redis {
         }
     }
 
-    /// Why a failover may undo what the master executed.
+    /// Why the outcome is unknown: the master executed the request, but a failover may undo it.
     pub(super) fn half_done(&self, replica_ack: &ReplicaAck) -> Reason {
         let flaw = self.replication.and_then(|wanted| replica_ack.flaw(wanted));
         format!("the master executed it, but {}", flaw.unwrap_or_default()).into()
     }
 
-    /// The error for too few acknowledgments of replicas.
     pub(super) fn unreplicated(&self, lock: &Arc<str>, replica_ack: ReplicaAck) -> Error {
         let (lock, node) = (Arc::clone(lock), self.topology.name(lock));
         let wanted = self.replication.map_or(0, |wanted| wanted.replicas);
@@ -202,16 +201,15 @@ impl Redis {
 pub(super) enum ReplyClass {
     Permission,
     WrongType,
-    /// The server is of another kind than the settings say.
+    /// The settings describe another kind of server.
     Misplaced,
-    /// The request may succeed later.
     Passing,
     Unknown,
 }
 
 pub(super) fn class_of(text: &str) -> ReplyClass {
     const PERMISSION: [&str; 10] = [
-        // In scripts of Redis 7.2 and later, and of Valkey.
+        // Redis 7.2 and later, and Valkey, reply this if a script lacks a right.
         "ACL failure in script",
         "NOAUTH",
         "WRONGPASS",
@@ -233,15 +231,16 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
         "OOM",
         "TRYAGAIN",
         "CLUSTERDOWN",
-        // A script deleted a key whose slot moves, then read it again.
+        // A script deleted a key whose slot moves, then read the key again.
         "non local key",
         "max number of clients",
         "UNBLOCKED",
-        // The server is no longer a master.
+        // Redis replies this to a `WAIT` after it became a replica.
         "WAIT cannot be used with replica",
     ];
     if text.contains(REFUSED_CREDENTIALS) {
-        // The credentials may be changing: waits continue, and holds are renewed once the server accepts them.
+        // The credentials may be changing, so waits continue. Holds are renewed again when the server accepts the
+        // credentials.
         ReplyClass::Passing
     } else if text.starts_with("MOVED ") || text.contains(WRONG_KIND) {
         ReplyClass::Misplaced
@@ -258,11 +257,11 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
     }
 }
 
-/// Reads the missing rights from the reply of the script that tests them.
+/// Reads the missing rights from the reply to the script that tests rights.
 pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: Key) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
-        // The script itself needs EVAL, TIME and the key.
+        // The test itself was refused: it needs EVAL, TIME and the key.
         Err(CallError::Server(text)) => return named_in(&text, vec![lock.to_owned()]),
         _ => return Vec::new(),
     };
@@ -278,7 +277,8 @@ pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: K
     missing
 }
 
-/// The rights that a refusal names, as ACL rules. A refusal of a key does not name it, so all `keys` are returned.
+/// Returns the rights that a refusal mentions, as ACL rules. A refusal of a key does not say which key, so all `keys` are
+/// returned.
 fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     let command = text.split_once("to run the '");
     if let Some((command, _)) = command.and_then(|(_, rest)| rest.split_once('\'')) {
@@ -290,7 +290,7 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     }
 }
 
-/// Whether a refused batch may succeed for some of its keys.
+/// Whether a renewal of single claims may succeed after the server refused them in a batch.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         ReplyClass::Passing => false,

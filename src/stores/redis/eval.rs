@@ -14,14 +14,14 @@ use crate::stores::redis::transport::{
 use crate::stores::redis::wait_replicas::{ReplicaAck, Replication};
 
 pub(crate) struct Ticket {
-    /// The number that the reply repeats.
+    /// The number of the request, which the reply repeats.
     number: i64,
     pub(crate) by_text: bool,
-    /// Set if a `WAIT` was sent along.
+    /// Set if a `WAIT` follows the request.
     replication: Option<Replication>,
 }
 
-/// The reply of a script, and the acknowledgment of replicas if it was requested.
+/// The reply to a script, and the acknowledgment of the replicas if the request had a `WAIT`.
 pub(crate) type Reply = (Value, Option<ReplicaAck>);
 
 impl Pool {
@@ -51,7 +51,7 @@ impl Pool {
         })
     }
 
-    /// Receives the reply to a script, after the abandoned replies that precede it on the connection.
+    /// Receives the reply to a script. Abandoned replies that arrive first are discarded.
     pub(crate) fn receive(
         &self,
         connection: &mut Connection,
@@ -65,7 +65,7 @@ impl Pool {
         }
         let replica_ack = ticket.replication.map(|wanted| {
             let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
-            // The reply of the script is complete, but that of `WAIT` may still arrive.
+            // The reply to the script has arrived, but the reply to `WAIT` may still arrive.
             connection.is_unusable |= replica_ack == ReplicaAck::NoAnswer;
             replica_ack
         });
@@ -76,7 +76,7 @@ impl Pool {
             if lacks_script(text) {
                 connection.has_forgotten_scripts();
             }
-            // Another server may have taken over the address.
+            // Another server, without this command, may have taken over the address.
             if Answers::are_of(ticket.number) && (lacks(text, "delifeq") || lacks(text, "delex")) {
                 self.note_dialect(None);
             }
@@ -87,8 +87,8 @@ impl Pool {
         }
     }
 
-    /// Runs a script by its hash, or by its text if the server does not know it. Both attempts have the same number, so
-    /// a late reply to the first is a valid answer.
+    /// Runs a script by its hash. If the server does not know the script, runs it by its text, under the same number. So a
+    /// late reply to the first attempt is a valid answer.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
@@ -124,8 +124,8 @@ impl Pool {
         }
     }
 
-    /// The number of a request. It also says whether the request is sent as commands, because the server runs no
-    /// scripts. A vote needs a script.
+    /// Returns the number of a request. The number also encodes whether the request is sent as commands, because the server
+    /// runs no scripts. A vote needs a script.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {
@@ -136,8 +136,8 @@ impl Pool {
         }
     }
 
-    /// Queries whether the server has commands that replace the scripts of token locks. The token of the query is random, so
-    /// no lock has it and nothing is deleted.
+    /// Queries whether the server has commands that replace the scripts of token locks. The query tries to delete a random
+    /// token, which no lock has.
     pub(crate) fn find_dialect(
         &self,
         connection: &mut Connection,
@@ -168,7 +168,8 @@ impl Pool {
 }
 
 impl Ticket {
-    /// Abandons the reply, which is expected by `deadline`. The next user of the connection reads it and sets `answered`.
+    /// Abandons the reply, which is expected by `deadline`. The next user of the connection reads the reply and sets
+    /// `answered`.
     pub(crate) fn leave(
         &self,
         connection: &mut Connection,

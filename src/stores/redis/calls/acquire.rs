@@ -18,14 +18,13 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 
 pub(crate) struct Acquire<'a> {
     count: SetCount<'a>,
-    /// The count before the first attempt; `count.known` follows the server's corrections.
+    /// The expected count of the first attempt. `count.known` is the expected count of the next attempt.
     known: u32,
     floor: u64,
     handle: Option<&'a NodeHandle>,
 }
 
 impl<'a> Acquire<'a> {
-    /// An acquisition that draws no fencing token below `floor`.
     pub(crate) fn new(claim: &'a Claim, floor: u64) -> Acquire<'a> {
         let known = claim.count;
         let wanted = known.saturating_add(1);
@@ -41,8 +40,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition for a quorum: `handle` has a vote at the server. With `restored`, the server sets all levels that
-    /// `claim` counts if the lock is free there.
+    /// An acquisition for a quorum. `handle` has a vote at the server. If the lock is free there and `restored` is true,
+    /// the server sets the whole count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -55,7 +54,6 @@ impl<'a> Acquire<'a> {
         acquire
     }
 
-    /// Undoes the acquisition because too few replicas acknowledged it.
     fn put_back(
         &self,
         redis: &Redis,
@@ -71,7 +69,7 @@ impl<'a> Acquire<'a> {
                 count: self.count.wanted,
                 ..claim.clone()
             };
-            // The undone re-entry may have extended the lease, so the hold is in doubt whatever this returns.
+            // The re-entry may have extended the lease, so the hold is in doubt whatever this returns.
             let _ = ReleaseLevel::new(&levels, self.known, false).run(redis, attempts.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
             release.run(redis, attempts.deadline)
@@ -91,8 +89,8 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // A first acquisition is not repeated: the hold it would find could come from the first attempt or from
-            // another thread.
+            // An unanswered first acquisition is not repeated. The second attempt might find a hold without showing which
+            // attempt or thread began it.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
@@ -113,8 +111,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered attempt may still run. Its precondition is the expected count, which a later release may
-            // restore. The attempt would then overwrite the lease.
+            // An unanswered attempt may still run. It expects a count that a later release may restore. It would then
+            // overwrite the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

@@ -1,4 +1,4 @@
-//! The request of an operation, and its encoding.
+//! A request of an operation, and its encoding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,10 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) script: &'c Script,
     pub(in crate::stores::redis) layout: &'static Layout,
     pub(in crate::stores::redis) lock: &'c Arc<str>,
-    /// The visitor whose hold or queue entry the request is about.
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
     pub(super) successor: Option<&'c VisitorId>,
     /// The writer whose thread reads inside its own write lock.
     pub(super) inside: Option<&'c VisitorId>,
-    /// Whether the visitor joins the queue on the server.
     pub(super) queueing: Option<&'c Queueing>,
     pub(in crate::stores::redis) lease: Duration,
     pub(super) known: u32,
@@ -35,23 +33,21 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) floor: u64,
     pub(super) step: CountStep,
     pub(super) condition: Option<ConditionCall<'c>>,
-    /// Guarded work, which runs only while the hold exists and before `valid_until`.
+    /// Commands or a script of the user, which run only while the hold exists and before `valid_until`.
     pub(super) work: Option<Work<'c>>,
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
-    /// The fence that guards the work in place of a hold.
+    /// The fence that guards `work` in place of a hold.
     pub(super) fence: Option<u64>,
-    /// Whether the request has to be acknowledged by replicas if the client is configured with `wait_replicas`.
+    /// Whether `wait_replicas`, if the client has it set, applies to this request.
     pub(in crate::stores::redis) replicates: bool,
-    /// How many replicas have to acknowledge the request, set by `Redis::completed`.
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// For a quorum: the handle of the node. The request is sent only if the server may vote for this node.
+    /// Only in a quorum: the handle of the node. The request is sent only if the server may vote for this node.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
-    /// Whether the script gets no channel, so that it publishes no message. Ignored if messages are sharded.
+    /// Whether the script publishes no message. Ignored if messages are sharded.
     pub(super) is_quiet: bool,
-    /// How much longer a waiter counts as alive than the waiter before it.
     pub(in crate::stores::redis) patience: Duration,
-    /// Whether subscribers may be connected to other nodes than the receiver of the request. Set to `false` if messages are
+    /// Whether subscribers may be connected to other nodes than the receiver of the request. `false` if messages are
     /// sharded.
     pub(in crate::stores::redis) is_in_cluster: bool,
 }
@@ -60,26 +56,25 @@ pub(in crate::stores::redis) struct Call<'c> {
 #[derive(Clone, Copy)]
 pub(super) enum Repeat {
     Never,
-    /// The request is sent again if its connection was cut, up to [`REPEATS`](super::REPEATS) times.
+    /// The request is sent again if its connection was cut, at most [`REPEATS`](super::REPEATS) times.
     IfCut,
-    /// The request is sent again once. The first attempt gets half of the time, so that the other half is left for the
-    /// second attempt. With `unsent`, an attempt that could not be sent in the first half is also repeated.
+    /// The request is sent again once. The first attempt gets half of the time. With `unsent`, an attempt that could not be
+    /// sent in the first half is also repeated.
     Halfway {
         unsent: bool,
     },
 }
 
-/// Until when a request may run, and on which server. A script without an expiry ignores the limit.
+/// The conditions under which a server executes a request. A script without an expiry ignores them.
 #[derive(Clone, Copy, Default)]
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.
     pub(in crate::stores::redis) expiry: i64,
-    /// For a quorum: the server that was checked. Another server at the same address must not grant the vote.
+    /// Only in a quorum: the server whose vote was checked. Another server at the same address must not grant the vote.
     pub(in crate::stores::redis) voting: Option<&'a Identity>,
 }
 
 impl<'c> Call<'c> {
-    /// A request with a script for this kind of lock, sent once.
     pub(in crate::stores::redis) fn new(
         kind: Kind,
         script: impl FnOnce(&'static Layout) -> &'c Script,
@@ -90,7 +85,6 @@ impl<'c> Call<'c> {
         Call::in_layout(layout, script(layout), lock, visitor)
     }
 
-    /// A request with a script for this layout, sent once.
     pub(in crate::stores::redis) fn in_layout(
         layout: &'static Layout,
         script: &'c Script,
@@ -136,9 +130,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The request for a node with sharded or plain unlock messages.
     pub(in crate::stores::redis) fn for_shards(self, is_sharded: bool) -> Call<'c> {
-        // Guarded work publishes only what its user publishes.
+        // Guarded work publishes no message of its own.
         match is_sharded && self.work.is_none() {
             true => Call {
                 script: self.script.sharded(),
@@ -150,15 +143,14 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query stores no reply, so the key of the stored reply is left out: in a Cluster, while a
-    /// slot moves, a missing key makes the node refuse the request.
+    /// The keys of the script. A query stores no reply, so the key of the stored reply is left out. In a Cluster, a node
+    /// refuses a request with a missing key while the slot moves.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();
         keys.filter(move |key| !(is_question && matches!(key, Key::OfVisitor(_))))
     }
 
-    /// The visitor or the condition that is part of this key.
     fn of_key(&self, key: Key) -> &'c str {
         match (key, self.condition) {
             (Key::OfCondition(_), Some(condition)) => condition.name,
@@ -239,8 +231,8 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Encodes one call of `script` for all of `calls`: the keys of each call, the arguments of each call, then once the
-/// limit and the number of the request, which the reply repeats.
+/// Encodes one call of `script` for all of `calls`: the keys of all calls, the arguments of all calls, the limit, and the
+/// number of the request, which the reply repeats.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
     calls: &[Call<'_>],
@@ -260,7 +252,6 @@ pub(in crate::stores::redis) fn pack(
         args += script.args.len();
         if let Some(work) = call.work {
             keys += work.keys().count();
-            // One `Arg::Work` stands for all arguments of the work.
             args = args + work.count() - 1;
         }
     }
@@ -279,7 +270,7 @@ pub(in crate::stores::redis) fn pack(
         for key in call.keys() {
             packed.text(&key.pieces(call.lock, call.of_key(*key)));
         }
-        // The keys are declared because a Cluster node does not check the slot of an undeclared key.
+        // A Cluster node does not check the slot of an undeclared key, so the keys of the work are declared.
         let data = call.work.into_iter().flat_map(Work::keys);
         data.for_each(|key| packed.text(&[key]));
     }

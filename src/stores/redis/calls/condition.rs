@@ -54,7 +54,7 @@ impl Operation for Condition<'_> {
                 step: word,
                 amount,
             }),
-            // A repeated request finds the result of the first, or wakes a waiter spuriously, which is allowed.
+            // A repeated request finds the result of the first request, or wakes a waiter spuriously, which is allowed.
             repeat: Repeat::Halfway { unsent: true },
             ..place_call(script, &op.lock.name, op.visitor)
         }
@@ -68,7 +68,7 @@ impl Operation for Condition<'_> {
         let answer = match (integer_at(reply, 0), integer_at(reply, 2), most) {
             (Some(0), ..) => ConditionAnswer::Waits,
             (Some(1), Some(count), Some(most)) => {
-                // The first of two attempts may have signalled waiters that `count` does not include.
+                // An earlier attempt may have signalled waiters that `count` does not include.
                 if attempts.earlier_sent_since.is_some() && (count == 0 || most > 1) {
                     let reason = "the signal was sent twice and took effect, but the number of signalled waiters is \
                         not known";
@@ -92,7 +92,7 @@ impl Operation for Condition<'_> {
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         let op = self.0;
         let error = match op.step {
-            // A query only extends the life of the queue entry.
+            // A query changes nothing but the lease of the queue entry.
             ConditionStep::Look => redis.error_of(&self.call(), fault, attempts.deadline),
             step => redis.unknown(&op.lock.name, None, step.name(), fault.into_reason()),
         };

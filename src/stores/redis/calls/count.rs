@@ -1,4 +1,4 @@
-//! Operations on a counter. The server executes each request once, however often it arrives.
+//! Operations on a counter. The server executes each request once, however often the request arrives.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,11 @@ pub(crate) struct Count<'a> {
     op: &'a CountOp<'a>,
     layout: &'static Layout,
     script: &'static Script,
-    /// How long the server remembers the reply.
     remembered: Duration,
 }
 
 impl<'a> Count<'a> {
-    /// An operation on a counter. The server refuses attempts that arrive well after `deadline`. It stores the reply for a
-    /// longer time than that.
+    /// The server refuses attempts that arrive well after `deadline`. Until then, the server remembers its reply.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let (script, reason) = match op.step {
@@ -53,7 +51,7 @@ impl Operation for Count<'_> {
             lease: self.remembered,
             step: op.step,
             successor: op.permit,
-            // The server answers the second attempt with the result of the first.
+            // The server replies to the second attempt with the stored reply to the first.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::in_layout(
                 self.layout,

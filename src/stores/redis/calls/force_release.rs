@@ -6,7 +6,6 @@ use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Unr
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
-/// Releases a lock, whoever holds it.
 pub(crate) struct ForceRelease<'a>(pub(crate) &'a LockId);
 
 impl Operation for ForceRelease<'_> {

@@ -1,4 +1,5 @@
-//! Guarded work: commands or a script that the server runs in the same step in which it checks the hold.
+//! Guarded work: commands or a script of the user that the server runs only if the hold or the fence allows it. The check
+//! and the work are one atomic step.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -20,23 +21,21 @@ use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::{Arg, Script};
 use crate::stores::redis::transport::{CallError, brief, plain};
 
-/// The key of the largest fence that a resource has seen.
 const FENCE: Key = Key::Prefix("redlatch_fence");
 
-/// The script of guarded work, with a fence in place of a hold.
+/// The script of guarded work with a fence in place of a hold.
 static FENCED: LazyLock<Script> = LazyLock::new(|| {
     let args = &[Arg::Fence, Arg::Check, Arg::Work];
     Script::new(&GUARDED.text, &[FENCE], args).expiring()
 });
 
-/// The interval for checking whether the hold was renewed.
+/// How often the client checks whether the hold was renewed.
 const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 
-/// The line of the script that is replaced by the user's script.
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// Puts the user's script into the guarding script, as a function. A script that closes this function early (with an extra
-/// `end`) runs unguarded code. A script that is complete by itself cannot do that by mistake.
+/// Puts the user's script into the guarding script, as a function. A user's script that closes this function early, by an
+/// extra `end`, runs unguarded code. A complete script cannot do that by mistake.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
@@ -45,9 +44,8 @@ fn around(text: &str) -> Script {
 
 #[derive(Clone, Copy)]
 enum Check<'a> {
-    /// The hold of this claim exists and is valid until this instant.
     Hold(&'a Claim, BootInstant),
-    /// The resource has seen no larger fence than this one.
+    /// The work runs unless the resource has seen a larger fence than this one.
     Fence(&'a Arc<str>, u64),
 }
 
@@ -55,7 +53,7 @@ struct Guarded<'a> {
     check: Check<'a>,
     work: Work<'a>,
     script: &'a Script,
-    /// Whether the server has already refused the work as late once, so that the cached clock offset was corrected.
+    /// Whether the server has refused the work as late before. The reply has corrected the cached clock offset.
     was_late: bool,
 }
 
@@ -78,7 +76,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// Returns how long to wait for a renewal if the work was late because the validity of the hold is about to end.
+    /// The server refused the work as late. If the validity of the hold is about to end, returns how long to wait for a
+    /// renewal.
     fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)
@@ -91,7 +90,7 @@ impl Guarded<'_> {
         Err(Unread::Outdated)
     }
 
-    /// A reply that cannot be read leaves it unknown whether the work was done.
+    /// The work may have run, so its outcome is unknown.
     fn unreadable(&self, redis: &Redis, reply: &Value, attempts: &Attempts) -> Answered<Self> {
         self.unknown(redis, CallError::Server(brief(reply)), attempts)
     }
@@ -108,7 +107,7 @@ impl Guarded<'_> {
     }
 }
 
-/// Converts a reply. If the reply contains an error, returns the text of the error as `Err`.
+/// The `Err` is the text of an error that the reply contains.
 fn reply_of(value: &Value) -> Result<Reply, String> {
     Ok(match value {
         Value::Nil => Reply::Nil,
@@ -125,7 +124,7 @@ impl Operation for Guarded<'_> {
     type Answer = Outcome<Vec<Reply>, Duration>;
 
     fn call(&self) -> Call<'_> {
-        // Sent once: the server could not recognize a second attempt.
+        // The server could not recognize a repeated attempt, so the request is sent once.
         let call = match self.check {
             Check::Hold(claim, end) => Call {
                 valid_until: Some(end),
@@ -182,7 +181,7 @@ impl Operation for Guarded<'_> {
         Err(redis.unknown(self.lock(), visitor, operation, fault.into_reason()))
     }
 
-    /// The error also names the keys of the work, and reports a script of the user that does not compile.
+    /// The error names the keys of the work. If a script of the user does not compile, the error reports this.
     fn refused(&self, redis: &Redis, fault: CallError, _: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
@@ -200,7 +199,7 @@ impl Operation for Guarded<'_> {
                 key: key.to_owned(),
             };
         }
-        // The user has the right to the lock's own key, since the lock was acquired.
+        // The client has acquired the lock, so the user has the right to the lock's own key.
         let mut keys: Vec<&str> = self.work.keys().collect();
         let fence = FENCE.of(lock);
         if let Check::Fence(..) = self.check {
@@ -236,7 +235,6 @@ impl Redis {
         operation.run(self, deadline)
     }
 
-    /// Runs a batch unless the resource has seen a larger fence.
     pub(crate) fn write_fenced(
         &self,
         resource: &Arc<str>,

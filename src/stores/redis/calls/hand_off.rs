@@ -9,7 +9,7 @@ use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Rep
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
 
-/// Transfers the hold of one visitor to another. Not used with `wait_replicas`: see `Facts::hands_off`.
+/// Not used with `wait_replicas`: see `Facts::hands_off`.
 pub(crate) struct HandOff<'a> {
     pub(crate) from: &'a Claim,
     pub(crate) to: &'a Claim,
@@ -24,7 +24,8 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            // A repeated request finds the result of the first. An unsent hand-off becomes a release.
+            // A repeated request finds the result of the first request. The caller replaces a hand-off that was not sent by
+            // a release.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
         }
@@ -36,7 +37,7 @@ impl Operation for HandOff<'_> {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
-                    // Neither of the two holds can be relied on.
+                    // The token is too small, so neither hold can be used.
                     Some(Err(error)) => {
                         return Ok(Outcome::unknown(from.in_doubt(attempts.not_after), error));
                     }
@@ -51,7 +52,7 @@ impl Operation for HandOff<'_> {
                     leftover: None,
                 }))
             }
-            // The first attempt may have handed the lock off, and the successor may have released it since.
+            // The first attempt may have handed the lock off. The successor may then have released the lock.
             (Some(2), Some(_), _) if attempts.earlier_sent_since.is_some() => {
                 let reason = "a repeated request got no reply, and neither hold exists";
                 let fault = CallError::NotSent(reason.into());
@@ -63,7 +64,6 @@ impl Operation for HandOff<'_> {
         }
     }
 
-    /// Either of the two holds may exist.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Ok(redis.not_known(self.from, "hand-over", fault.into_reason(), attempts))
     }

@@ -1,7 +1,7 @@
-//! Operations on one lock, each written once: the request, and how its reply is read.
+//! Operations on one lock. Each operation defines its request, and how its reply is read.
 //!
-//! Two drivers run them: [`Operation::run`] at the server of the lock, with routing and repetition, and
-//! `RedisNode::carry_out` for a quorum, which sends now and reads later.
+//! [`Operation::run`] runs an operation at the server of the lock, with routing and repetition. `RedisNode::carry_out` runs
+//! an operation of a quorum: it sends the request now, and reads the reply later.
 
 mod acquire;
 mod call;
@@ -43,10 +43,9 @@ pub(super) use release_level::ReleaseLevel;
 pub(super) use requests::{Attempts, note_in};
 pub(super) use resolve::Resolve;
 
-/// How often a request is repeated because the cached clock offset, count or identity was wrong.
 const CORRECTIONS: u32 = 3;
 
-/// How often a request is repeated because its connection was cut. A stopping server cuts its connections one after the
+/// How often a request is repeated because its connection was cut. A server that stops cuts its connections one after the
 /// other.
 const REPEATS: u32 = 2;
 
@@ -55,9 +54,9 @@ const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against
 const NO_TIME_TO_CORRECT: &str = "TRYAGAIN cached server state (clock offset, hold count or identity) was stale; \
     the deadline expired while refreshing it";
 
-/// Why a reply is not an answer.
 pub(super) enum Unread {
-    /// Nothing was done: the cached clock offset, identity or count was stale. The reply has corrected it.
+    /// The server did nothing, because the cached clock offset, identity or count was stale. The reply has corrected the
+    /// cache.
     Outdated,
     Unexpected,
     Error(Error),
@@ -69,8 +68,8 @@ impl From<Error> for Unread {
     }
 }
 
-/// The result of an operation (`Answered`), and the result of reading one reply, in which `Unread` is not mapped to an error
-/// yet (`Read`).
+/// `Answered` is the result of an operation. `Read` is the result of reading one reply, in which `Unread` is not yet mapped
+/// to an error.
 type Answered<O> = Result<<O as Operation>::Answer>;
 type Read<O> = Result<<O as Operation>::Answer, Unread>;
 
@@ -81,12 +80,12 @@ pub(super) trait Operation: Sized {
 
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
-    /// The result if an attempt may have run or may still run, and `fault` hides its reply.
+    /// The result if a fault hides the reply of an attempt that may have run or may still run.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Err(redis.error_of(&self.call(), fault, attempts.deadline))
     }
 
-    /// Reads the outcome of an attempt; `None` if the request has to be repeated.
+    /// Returns `None` if the request has to be repeated.
     fn answer(
         &mut self,
         redis: &Redis,
@@ -108,11 +107,10 @@ pub(super) trait Operation: Sized {
         Some(self.fail(redis, fault, attempts))
     }
 
-    /// The result after `fault`, which is unknown if an attempt may have run.
     fn fail(&self, redis: &Redis, fault: CallError, attempts: &mut Attempts) -> Answered<Self> {
         let is_unanswered = matches!(fault, CallError::NoReply { .. });
         if !is_unanswered {
-            // Earlier attempts may still have run.
+            // The last attempt did not run. Earlier attempts may have run.
             attempts.last_did_not_run();
         }
         if is_unanswered || attempts.are_in_doubt() {
@@ -121,12 +119,10 @@ pub(super) trait Operation: Sized {
         Err(self.refused(redis, fault, attempts.deadline))
     }
 
-    /// The error if no attempt has run or can still run.
     fn refused(&self, redis: &Redis, fault: CallError, deadline: Instant) -> Error {
         redis.error_of(&self.call(), fault, deadline)
     }
 
-    /// Runs the operation at the server of the lock.
     fn run(&mut self, redis: &Redis, deadline: Instant) -> Answered<Self> {
         let mut attempts = Attempts::new(deadline);
         let (mut repeats, mut corrections) = (0, 0);
@@ -177,7 +173,6 @@ pub(super) trait Operation: Sized {
 }
 
 impl Redis {
-    /// The unknown outcome of an operation on the hold of `claim`.
     fn not_known<D, R>(
         &self,
         claim: &Claim,

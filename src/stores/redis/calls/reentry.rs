@@ -10,7 +10,6 @@ use crate::stores::redis::kinds::Layout;
 use crate::stores::redis::replies::{cause_of, integer_at, item_at, text_of};
 use crate::stores::redis::scripts::Script;
 
-/// The common part of a re-entry and a release of levels.
 pub(super) struct SetCount<'a> {
     pub(super) claim: &'a Claim,
     pub(super) known: u32,
@@ -18,7 +17,7 @@ pub(super) struct SetCount<'a> {
 }
 
 impl SetCount<'_> {
-    /// The request can be repeated: setting a count twice has the effect of setting it once.
+    /// Setting a count twice has the effect of setting it once, so the request can be repeated.
     pub(super) fn call(&self, script: fn(&'static Layout) -> &'static Script) -> Call<'_> {
         Call {
             known: self.known,
@@ -28,7 +27,6 @@ impl SetCount<'_> {
         }
     }
 
-    /// Reads a reply that reports that the count was not set.
     pub(super) fn read_failure<D, R>(
         &mut self,
         redis: &Redis,
@@ -38,7 +36,7 @@ impl SetCount<'_> {
             (Some(2), Some(holder)) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3 | 6), _) => Err(Unread::Outdated),
             (Some(4), Some(count)) => match text_of(count).parse() {
-                // An earlier unanswered request has changed the count.
+                // An earlier attempt, which got no reply, has changed the count.
                 Ok(count) => {
                     self.known = count;
                     Err(Unread::Outdated)

@@ -11,8 +11,8 @@ use crate::stores::redis::transport::CallError;
 
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
-    /// Whether no message is published in a Cluster whose messages are not sharded, because each message would be sent to
-    /// every node.
+    /// Whether the release publishes no message if messages are not sharded. A Cluster sends each such message to every
+    /// node.
     pub(crate) is_quiet: bool,
 }
 
@@ -22,7 +22,7 @@ impl Operation for Release<'_> {
     fn call(&self) -> Call<'_> {
         Call {
             is_quiet: self.is_quiet,
-            // If the first attempt released the hold, the second finds that out.
+            // If the first attempt released the hold, the second attempt finds that out.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::of(self.claim, |layout| &layout.release)
         }
@@ -39,7 +39,8 @@ impl Operation for Release<'_> {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
             }
-            // The first attempt released it: no other client can have freed this hold, and nothing proves a loss.
+            // An earlier attempt was sent, and no other client can have freed this hold. So the earlier attempt released
+            // the hold.
             (_, Some(0), Some(_)) if attempts.earlier_sent_since.is_some() => {
                 Outcome::Done(Released::default())
             }
@@ -48,15 +49,15 @@ impl Operation for Release<'_> {
         })
     }
 
-    /// Any later reply resolves this in-doubt request, because the request can only release the hold.
+    /// The request can only release the hold. So any later reply about this hold resolves the request.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Ok(redis.not_known(self.claim, "release", fault.into_reason(), attempts))
     }
 }
 
 impl Redis {
-    /// How many of the `receivers` of a message are not in this client's queue: other processes, and waiters of this
-    /// process for several locks at once. The server reports -1 if it cannot count them; then one is assumed.
+    /// Returns how many of the `receivers` of a message are not in this client's queue: other processes, and waiters of
+    /// this process for several locks at once. If the server cannot count receivers (-1), returns 1.
     pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;

@@ -40,7 +40,7 @@ impl Operation for ReleaseLevel<'_> {
         }
         let claim = self.count.claim;
         Ok(match attempts.replicas_missing() {
-            // The level is released, so the error must not say that nothing was done.
+            // A retryable error promises that nothing was done. Here the level was released, so the outcome is unknown.
             Some(replica_ack) => {
                 redis.not_known(claim, "release", redis.half_done(&replica_ack), attempts)
             }

@@ -1,4 +1,4 @@
-//! Requests to the server of a lock, and the record of the attempts that were sent.
+//! Requests to the server of a lock, and the record of their attempts.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // The vote is checked on the connection of the request, because another connection may lead to another server.
+            // Another connection may lead to another server, so the vote is checked on the connection of the request.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),
@@ -66,8 +66,7 @@ impl Redis {
     }
 }
 
-/// Notes the server time that a reply contains. Forgets the identity of the server if the reply reports that it is another
-/// server.
+/// Notes the server time that a reply contains.
 pub(in crate::stores::redis) fn note_in(
     connection: &mut Connection,
     reply: &Value,
@@ -75,22 +74,20 @@ pub(in crate::stores::redis) fn note_in(
     sent: BootInstant,
 ) {
     connection.note_time_in(reply, expiry, sent);
-    // Another server may have taken over the address.
+    // A script replies 6 if another server may have taken over the address.
     if integer_at(reply, 0) == Some(6) {
         connection.identity = None;
     }
 }
 
-/// The attempts to send one request.
 pub(crate) struct Attempts {
     pub(crate) deadline: Instant,
-    /// When the oldest attempt that may have run was sent; `None` if none ran.
+    /// When the oldest attempt that may have run was sent. `None` if no attempt can have run.
     pub(crate) sent_since: Option<BootInstant>,
-    /// The value of `sent_since` without the last attempt. The attempts before the last one got no reply.
+    /// Like `sent_since`, but without the last attempt.
     pub(crate) earlier_sent_since: Option<BootInstant>,
-    /// The server refuses all attempts after this time of its clock.
+    /// The server time, in ms, after which the server refuses all attempts.
     pub(crate) not_after: i64,
-    /// The acknowledgment of the replicas for the last attempt, if it was requested.
     pub(in crate::stores::redis) replica_ack: Option<ReplicaAck>,
 }
 
@@ -105,12 +102,12 @@ impl Attempts {
         }
     }
 
-    /// Notes that the last attempt did not run. Earlier ones may have run.
+    /// Notes that the last attempt did not run. Earlier attempts may have run.
     pub(crate) fn last_did_not_run(&mut self) {
         self.sent_since = self.earlier_sent_since;
     }
 
-    /// Notes that the last attempt got no reply, and that another follows.
+    /// Notes that the last attempt got no reply, and that another attempt follows.
     pub(crate) fn last_is_unanswered(&mut self) {
         self.earlier_sent_since = Some(*self.sent_since.get_or_insert_with(BootInstant::now));
     }
@@ -119,13 +116,13 @@ impl Attempts {
         self.sent_since.is_some()
     }
 
-    /// The in-doubt request that an earlier unanswered attempt leaves at the hold of `claim`.
+    /// If an earlier attempt got no reply, returns it as an in-doubt request on the hold of `claim`.
     pub(super) fn leftover(&self, claim: &Claim) -> Option<InDoubt> {
         let earlier = self.earlier_sent_since;
         earlier.map(|_| claim.in_doubt(self.not_after))
     }
 
-    /// The acknowledgment of the replicas, if it was too small.
+    /// The acknowledgment of the replicas, if too few replicas acknowledged the last attempt.
     pub(super) fn replicas_missing(&self) -> Option<ReplicaAck> {
         let replica_ack = self.replica_ack.as_ref();
         let is_missing = |it: &&ReplicaAck| **it != ReplicaAck::Enough;

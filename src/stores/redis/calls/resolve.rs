@@ -14,11 +14,11 @@ use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
-/// The number of requests that are sent before the first reply is read. One request per round trip would be slower than a
-/// client that acquires and releases with its whole pool.
+/// How many requests are sent before the first reply is read. With one request per round trip, resolving would be slower
+/// than a client that acquires and releases with its whole pool.
 const RESOLVED_AT_ONCE: usize = 100;
 
-/// Releases what an in-doubt request may have acquired. Returns whether the request can no longer arrive.
+/// Releases what an in-doubt request may have acquired. The answer is whether the request can no longer arrive.
 pub(crate) struct Resolve<I>(pub(crate) I);
 
 impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
@@ -47,7 +47,6 @@ impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
     }
 }
 
-/// The server time at which the request was resolved.
 fn time_of(reply: &Value) -> Option<i64> {
     match reply {
         Value::Int(now) => Some(*now),
@@ -66,7 +65,7 @@ impl Redis {
         let Some((first, rest)) = in_doubts.split_first_mut() else {
             return outcomes;
         };
-        // The first request loads the script, and shows whether the server replies.
+        // The first request loads the script, and shows whether the server replies at all.
         let outcome = Resolve(&**first).run(self, deadline);
         let is_silent = matches!(&outcome, Err(error) if error.may_pass());
         outcomes.push(outcome);
@@ -80,7 +79,7 @@ impl Redis {
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
                     Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
-                    // The key is on another node, the server lacks the script, or it reports an error.
+                    // The key is on another node, the server does not know the script, or the reply is an error.
                     None => Resolve(&**in_doubt).run(self, deadline),
                 });
             }
@@ -97,8 +96,8 @@ impl Redis {
         outcomes
     }
 
-    /// Sends all requests to the node that has the first key, then reads the replies: the server time of each request that
-    /// was executed. After a fault, `replies` has the replies that arrived before it.
+    /// Sends all requests to the node of the first key, then reads the replies. `replies` gets the server time of each
+    /// executed request. After a fault, `replies` has the replies that arrived before it.
     fn resolve_at_once(
         &self,
         in_doubts: &[&mut InDoubt],

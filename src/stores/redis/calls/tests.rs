@@ -16,7 +16,7 @@ mod releases;
 mod sending;
 mod withdrawals;
 
-/// A server time long past, in ms.
+/// A server time in the past, in ms.
 const THEN: i64 = 1_700_000_000_000;
 
 /// A server time far in the future, in ms.
@@ -45,7 +45,7 @@ fn id_of(claim: &Claim) -> LockId {
     }
 }
 
-/// A server that answers scripts with these replies in turn, and then repeats the last one.
+/// A server that replies to the first scripts with these replies, and to all later scripts with the last of them.
 fn answering(answers: Vec<Option<Says>>) -> StubServer {
     let mut asked = 0;
     StubServer::start(move |request| {
@@ -62,7 +62,7 @@ fn saying(items: Vec<Value>) -> StubServer {
     answering(vec![Some(Says::answer(Value::Array(items)))])
 }
 
-/// A client with `wait_replicas` of 1, and a server that answers `WAIT` like this.
+/// A client with `wait_replicas` of 1, and a server with this reply to `WAIT`.
 fn unreplicated(answers: Vec<Option<Says>>, wait: Says) -> (StubServer, Arc<Redis>) {
     let mut asked = 0;
     let server = StubServer::start(move |request| {

@@ -1,7 +1,8 @@
-//! Random replies for the tests of all code that reads replies: mutated real replies, and random bytes.
+//! Random replies for the tests of all code that reads replies: mutations of real replies, and random bytes.
 //!
-//! Each test reads the kept inputs in `tests/corpus`, then a number of random ones. With `REDLATCH_LONG=1` it runs for
-//! ten minutes with new seeds. A failing draw is printed, and `REDLATCH_SEED` repeats it first.
+//! Each test reads the kept inputs in `tests/corpus`, then a number of random inputs. With `REDLATCH_LONG=1` a test runs
+//! for ten minutes with new seeds. A failing test prints its seed. With this seed in `REDLATCH_SEED`, the next run begins
+//! with the failing input.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -22,15 +23,13 @@ use crate::store::{CountOp, CountStep};
 
 const DRAWS: u64 = 1_000;
 
-/// How many times each kept input is read.
 const WAYS: u64 = 50;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// The time limit of one draw, on a busy machine.
+/// The time limit for reading one input. It allows for a busy machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Pieces of replies, and numbers at the edges of their ranges.
 const PIECES: [&[u8]; 22] = [
     b"\r\n",
     b"\n",
@@ -74,12 +73,12 @@ const NUMBERS: [i64; 14] = [
 ];
 
 thread_local! {
-    /// The kept input that replaces random ones, and the last random input.
+    /// The kept input that replaces the next random input.
     static KEPT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
     static LAST: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The input, printed if its check fails.
+/// An input, which is printed if its check panics.
 struct Shown(String);
 
 impl Drop for Shown {
@@ -95,7 +94,6 @@ impl Drop for Shown {
     }
 }
 
-/// Runs `check` with each kept input in this folder of `tests/corpus`.
 fn read_kept(folder: &str, mut check: impl FnMut(&mut Rng)) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let files = std::fs::read_dir(corpus.join(folder)).unwrap_or_else(|error| panic!("{error}"));
@@ -115,7 +113,7 @@ fn read_kept(folder: &str, mut check: impl FnMut(&mut Rng)) {
     assert!(count >= 10, "{count} inputs in {folder}");
 }
 
-/// Runs `check` with the kept inputs in this folder of `tests/corpus`, then with random ones.
+/// Runs `check` with the kept inputs in this folder of `tests/corpus`, then with random inputs.
 pub(super) fn draws(folder: &str, mut check: impl FnMut(&mut Rng)) {
     read_kept(folder, &mut check);
     let variable = |name| std::env::var(name).ok();
@@ -139,7 +137,7 @@ pub(super) fn draws(folder: &str, mut check: impl FnMut(&mut Rng)) {
     }
 }
 
-/// The kept input; else a mutated sample, sometimes random bytes.
+/// Returns the kept input if there is one, else a mutated sample, sometimes random bytes.
 pub(super) fn changed(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
     let kept = KEPT.with_borrow(Clone::clone);
     let bytes = kept.unwrap_or_else(|| drawn(draw, samples));
@@ -177,7 +175,6 @@ fn drawn(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
                 let from = draw.usize(..=other.len());
                 bytes.splice(at.., other.iter().skip(from).copied());
             }
-            // Replaces the next number.
             _ => {
                 let behind = |from: usize, is_digit: bool| {
                     let rest = bytes.iter().skip(from);
@@ -194,7 +191,6 @@ fn drawn(draw: &mut Rng, samples: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// A mutated sample, parsed as a reply.
 pub(super) fn altered(draw: &mut Rng, samples: &[&[u8]]) -> Value {
     if let Some(kept) = KEPT.with_borrow(Clone::clone) {
         return redis::parse_redis_value(&kept).unwrap_or(Value::Nil);
@@ -252,7 +248,6 @@ fn any(draw: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// A string in the encoding of the protocol.
 pub(super) fn bulk(text: &str) -> Vec<u8> {
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
@@ -282,7 +277,6 @@ pub(super) const ERRORS: [&[u8]; 12] = [
     b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
 ];
 
-/// Replies of scripts, without the number of the request.
 const OF_SCRIPTS: [&[u8]; 10] = [
     b":30000\r\n",
     b":-1\r\n",
@@ -296,7 +290,7 @@ const OF_SCRIPTS: [&[u8]; 10] = [
     b"*3\r\n:1\r\n$1\r\n2\r\n:30000\r\n",
 ];
 
-/// Reads a reply to the last of this many attempts.
+/// Reads the reply to the last of `attempts` attempts.
 fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, attempts: u8) {
     let mut operation = operation;
     let mut sent = Attempts::new(Instant::now());
@@ -310,7 +304,6 @@ fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, a
         Ok(value) => Ok(value.clone()),
         Err(text) => Err(transport::CallError::Server(text.to_owned())),
     };
-    // Any result is accepted: an answer, an error, or a repetition.
     let _ = operation.answer(redis, reply, &mut sent);
 }
 

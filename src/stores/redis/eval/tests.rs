@@ -42,7 +42,7 @@ fn an_unknown_script_is_sent_as_text() {
     assert_eq!(commands(&server), ["EVALSHA", "EVAL"]);
     let asked = server.asked();
     assert_eq!(asked[0].last(), asked[1].last(), "it is one request");
-    // The next server may know the script.
+    // The client sends the hash first again, because another server may reply and know the script.
     assert!(look(&store));
     assert_eq!(commands(&server)[2..], ["EVALSHA", "EVAL"]);
 }
@@ -63,7 +63,7 @@ fn other_errors_are_returned() {
     assert_eq!(commands(&server), ["EVALSHA", "EVALSHA"]);
 }
 
-/// A client with `wait_replicas` of 1, and a server that answers `WAIT` like this.
+/// A client with `wait_replicas` of 1, and a server with this reply to `WAIT`.
 fn replicated(waited: Option<Says>) -> (StubServer, Arc<Redis>) {
     let server = StubServer::start(move |request: &Request| match request.is("WAIT") {
         true => waited.clone(),
@@ -90,8 +90,8 @@ fn a_connection_is_reused_after_wait_replied() {
     assert_eq!(server.connected(), 1);
 }
 
-/// The acknowledgment of the replicas for this reply to `WAIT`, and whether the connection is spent; `None` if there
-/// was no time.
+/// Returns the acknowledgment for this reply to `WAIT`, and whether the connection became unusable. `None` if no time was
+/// left.
 fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     let (_server, store) = replicated(Some(waited));
     let Topology::One(node) = &store.topology else {

@@ -56,7 +56,7 @@ impl FoundLocks {
     ) -> Result<Option<Value>, CallError> {
         match answer {
             Ok(value) => Ok(Some(value)),
-            // A missing right to a key concerns only this key. A missing right to a command concerns all keys.
+            // A missing right to a key concerns only this key. A missing right to a command, such as `hkeys`, concerns all keys.
             Err(text)
                 if matches!(class_of(&text), ReplyClass::Permission)
                     && !(text.contains("access") && text.contains("key")) =>

@@ -8,7 +8,7 @@ fn words(items: &[&str]) -> Option<Says> {
     Some(Says::answer(Value::Array(items)))
 }
 
-/// The missing rights in the error of a refused inspection. `rights` is the reply to the test of rights.
+/// Returns the missing rights that the error of a refused inspection names. `rights` is the reply to the test of rights.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
     let server = answering(vec![Some(Says::error(words)), rights]);
     let told = server.store().inspect(&id_of(&claim(0)), None, soon());
@@ -73,7 +73,7 @@ fn missing_rights_are_queried() {
 fn without_eval_the_refusal_names_the_right() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
-    // An inspection has only the lock's own key, so the test of rights fails for the same key.
+    // The test of rights uses the same key as an inspection, so it fails for the same reason.
     assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
     assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
     assert_eq!(
@@ -81,7 +81,7 @@ fn without_eval_the_refusal_names_the_right() {
         ["+hget"]
     );
     assert!(missing("NOPERM no", Some(Says::error("ERR no"))).is_empty());
-    // The error mentions a key, but is no refusal of it.
+    // The error mentions a key, but does not refuse it.
     assert!(missing("NOAUTH a key", Some(Says::error("ERR a key"))).is_empty());
 }
 

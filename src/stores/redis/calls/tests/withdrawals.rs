@@ -23,7 +23,7 @@ fn settled(outcomes: Vec<Result<bool>>) -> Vec<bool> {
 #[test]
 fn resolving_covers_only_requests_before_its_time() {
     for (now, settles) in [(THEN - 1, false), (THEN, false), (THEN + 1, true)] {
-        // The first request is sent alone, all later ones together.
+        // The first request is sent alone, all later requests together.
         let server = answering(vec![Some(Says::ints(&[5, now]))]);
         let mut doubts = [doubt(1, THEN), doubt(2, THEN), doubt(3, THEN)];
         let outcomes = resolve(&server.store(), &mut doubts);
