@@ -51,7 +51,7 @@ impl Pool {
         })
     }
 
-    /// Receives the reply to a script. Abandoned replies that arrive first are discarded.
+    /// First reads abandoned replies of earlier requests, then the reply to this script.
     pub(crate) fn receive(
         &self,
         connection: &mut Connection,

@@ -1,4 +1,5 @@
-//! The fencing tokens that this client has seen. The client refuses smaller tokens, even after the server has lost its data.
+//! The largest fencing tokens that this client has seen. The client refuses smaller tokens, even after the server has lost
+//! its data.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -8,10 +9,10 @@ use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::stores::redis::Redis;
 
-/// Tokens of at least this many recently used names are kept, and of at most twice as many.
+/// The tokens of at least this many recently used names are kept, and the tokens of at most twice as many names.
 const REMEMBERED: usize = 5_000;
 
-/// The largest token seen of each name, in two generations.
+/// The largest token seen of each name. When `recent` is full, it replaces `before`.
 #[derive(Debug, Default)]
 pub(super) struct Fences {
     recent: HashMap<Arc<str>, u64>,
@@ -38,7 +39,7 @@ impl Fences {
 }
 
 impl Redis {
-    /// The smallest token that the server may draw for `claim`; 0 if the lock has none.
+    /// Returns the smallest token that the server may draw for `claim`; 0 if the lock has no tokens.
     pub(super) fn fence_floor(&self, claim: &Claim) -> u64 {
         match claim.kind.rules().is_fenced {
             true => self.fences.lock().floor(&claim.name),
@@ -46,11 +47,11 @@ impl Redis {
         }
     }
 
-    /// Notes the token that the server drew for a request with this floor.
+    /// Notes the token that the server drew for a request. `floor` is the floor of this request.
     ///
     /// # Errors
     ///
-    /// [`Error::FenceRegressed`] if the token is below the floor, so the hold cannot be used.
+    /// [`Error::FenceRegressed`] if the token is below `floor`, so the hold cannot be used.
     pub(super) fn drawn(&self, claim: &Claim, token: i64, floor: u64) -> Result<u64> {
         let drawn = u64::try_from(token).unwrap_or_default();
         if drawn < floor {
@@ -117,7 +118,7 @@ mod tests {
         let mut fences = Fences::default();
         for name in &names {
             fences.note(name, 7);
-            // A name in constant use keeps its token, and the token never decreases.
+            // A name in constant use keeps its token, which never decreases.
             fences.note(&"often".into(), 9);
             fences.note(&"often".into(), 5);
             assert_eq!(fences.floor("often"), 10);

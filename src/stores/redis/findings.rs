@@ -30,8 +30,8 @@ impl Findings {
         self.all.push(found);
     }
 
-    /// Reports that a server gave no connection or no reply. `answered` is the code of the finding if the server has
-    /// replied before.
+    /// Reports a server that gave no connection or no reply. If the server has replied to an earlier query, `answered` is
+    /// the code of the finding.
     pub(super) fn unreachable(&mut self, fault: &CallError, answered: Option<&'static str>) {
         let reason = fault.reason();
         let is_refused = match fault {

@@ -1,7 +1,7 @@
-//! A Redis server in this process, for tests: its clock, its connections, and the faults that a test injects.
+//! A Redis server in this process, for tests. A test controls the server's clock and injects faults.
 //!
-//! A request runs on the thread that writes it. Replies go through a socket pair, so that a client reads, polls and
-//! subscribes as on a network.
+//! A request runs on the thread that writes it. Replies go through a socket pair, so a client reads, polls and subscribes
+//! as on a network.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -19,12 +19,12 @@ use crate::stores::redis::kinds::{KINDS, Layout, RIGHTS};
 
 pub(crate) const NODE: &str = "in memory";
 
-/// The time of a new server, in µs since 1970: the year 2020.
+/// The time of a new server, in µs since 1970: the beginning of the year 2020.
 const BEGIN: i64 = 1_577_836_800_000_000;
 
 pub(crate) struct World {
     pub(crate) timeline: Timeline,
-    /// The server's clock when the timeline begins, in µs.
+    /// The server's time when the timeline begins, in µs since 1970.
     epoch: i64,
     state: Mutex<State>,
 }
@@ -51,7 +51,6 @@ pub(crate) struct Faults {
     pub(crate) is_silent: bool,
 }
 
-/// The client's end of a connection.
 pub(crate) struct Link {
     world: Arc<World>,
     connection: u64,
@@ -62,10 +61,9 @@ pub(crate) struct Link {
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// The hashes of scripts that faults treat differently.
+/// The hashes of scripts to which faults apply differently.
 struct Hashes {
     renewals: HashSet<String>,
-    /// Scripts that run in the background.
     aside: HashSet<String>,
 }
 
@@ -84,7 +82,7 @@ static HASHES: LazyLock<Hashes> = LazyLock::new(|| {
 impl Default for World {
     fn default() -> World {
         let timeline = Timeline::of_in_memory_server();
-        // A quorum trusts a server that keeps its data and never restarted.
+        // A quorum trusts only a server that keeps its data and has never restarted.
         let config = Config {
             seed: fastrand::u64(..),
             remembers: true,
@@ -104,7 +102,7 @@ impl Default for World {
 }
 
 impl World {
-    /// Opens a connection. Returns its writing end and its reading end.
+    /// The client writes to the link, and reads from the stream.
     pub(crate) fn connect(self: &Arc<World>) -> io::Result<(Arc<Link>, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
         far.set_nonblocking(true)?;
@@ -157,7 +155,7 @@ impl World {
         })
     }
 
-    /// The server's clock, in µs since 1970.
+    /// The server's time, in µs since 1970.
     fn now(&self) -> i64 {
         self.epoch.saturating_add(self.timeline.now().as_micros())
     }
@@ -189,18 +187,18 @@ impl State {
             self.send(&Delivery { connection, bytes });
             return;
         }
-        // A script without keys is a check by the client.
+        // A script without keys only checks the server.
         let has_keys = request.get(2).is_some_and(|count| count != b"0");
         let may_lose =
             has_keys && !is_renewal && script.is_some_and(|it| !HASHES.aside.contains(&it));
         let mut is_lost = may_lose && self.faults.answers_to_lose > 0;
         let deliveries = self.server.command(now, connection, request);
-        // After NOSCRIPT, the request is sent again as text.
+        // After NOSCRIPT, the client sends the request again as text, so this reply is not lost.
         let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
         is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
-        // A script that was stopped after running too long may have written. Its error reply would say that it has not, so
-        // the reply is lost.
+        // A script that was stopped after running too long may have written. Its error reply would claim the contrary, so
+        // the reply is dropped.
         is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {
@@ -217,7 +215,7 @@ impl State {
         }
     }
 
-    /// Whether a test drops this message. A dropped message is lost for all subscribers.
+    /// Whether a test drops this message. A dropped message reaches no subscriber.
     fn loses(&mut self, bytes: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
         let is_new = lost.as_deref() != Some(bytes);
         if !bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
@@ -245,7 +243,7 @@ impl State {
 
 impl FarEnd {
     fn send_rest(&mut self) {
-        // After an error the client is gone, or has to read first.
+        // A write fails if the client is gone, or has to read first.
         while !self.unsent.is_empty()
             && let Ok(sent) = self.stream.write(&self.unsent)
         {
@@ -255,7 +253,7 @@ impl FarEnd {
 }
 
 impl Link {
-    /// Sends requests. They have run when this returns.
+    /// Sends requests. When this returns, the server has executed them.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if !state.connections.contains_key(&self.connection) {
@@ -265,7 +263,8 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Refills the socket after a read. If the connection has ended because a reply was lost, returns that as the error.
+    /// Called after the client has read: sends the rest of the replies. If a dropped reply ended the connection, returns
+    /// this error.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if let Some(end) = state.connections.get_mut(&self.connection) {

@@ -6,13 +6,13 @@ use crate::ground::error::Error;
 
 const LONGEST_NAME: usize = 512;
 
-/// A key or a channel of a lock.
+/// The format of a key or a channel of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Name,
     /// `prefix:{name}`, without the braces if the name contains `{`.
     Prefix(&'static str),
-    /// `Prefix`, followed by `:visitor`.
+    /// Like `Prefix`, followed by `:visitor`.
     OfVisitor(&'static str),
     /// `{name}:suffix`, without the braces if the name contains `{`.
     Suffix(&'static str),
@@ -20,7 +20,8 @@ pub(super) enum Key {
     Braced(&'static str),
     /// `{name}:visitor` and a suffix, without the braces if the name contains `{`.
     BehindVisitor(&'static str),
-    /// `BehindVisitor` of the writer whose thread reads inside its own write lock, else of the visitor.
+    /// Like `BehindVisitor`, for the writer whose thread reads inside its own write lock. Without such a writer, for the
+    /// visitor.
     BehindWriter(&'static str),
     /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name contains `{`.
     OfCondition(&'static str),
@@ -28,7 +29,7 @@ pub(super) enum Key {
 
 pub(super) const CHANNEL: Key = Key::Prefix("redisson_lock__channel");
 
-/// The prefix of the keys and channels of a condition.
+/// The prefix of all keys and channels of conditions.
 const PLACES: &str = "redlatch_condition";
 const PLACES_IN_BRACES: &str = "redlatch_condition:{";
 
@@ -36,7 +37,7 @@ const PLACES_IN_BRACES: &str = "redlatch_condition:{";
 pub(super) const COUNTER: Key = Key::Prefix("redisson_lock_token");
 
 impl Key {
-    /// Whether `key` has the form of this key, for any lock.
+    /// Whether `key` may have this format.
     pub(super) fn begins(self, key: &str) -> bool {
         let (prefix, next) = match self {
             Key::Name | Key::BehindVisitor(_) | Key::BehindWriter(_) => return true,
@@ -51,7 +52,6 @@ impl Key {
             .is_some_and(|it| it.starts_with(next))
     }
 
-    /// This key for the lock `name`.
     pub(super) fn of(self, name: &str) -> Cow<'_, str> {
         match self {
             Key::Name => name.into(),
@@ -59,7 +59,7 @@ impl Key {
         }
     }
 
-    /// The parts of the key, to be concatenated. For a key of a condition, `visitor` is the condition.
+    /// Returns the parts of the key, to be concatenated. For a key of a condition, `visitor` is the condition's name.
     pub(super) fn pieces<'a>(self, name: &'a str, visitor: &'a str) -> [&'a str; 6] {
         match self {
             Key::Name => ["", "", name, "", "", ""],
@@ -85,11 +85,10 @@ impl Key {
     }
 }
 
-/// Checks the name `given`, which is `full` with the client's prefix, for a lock with this channel. Returns what is
-/// wrong with it.
+/// Returns what is wrong with a lock name. `full` is the name `given` with the client's prefix.
 ///
-/// A name whose channel falls into another Cluster slot than its key is refused on every server, so that a program can
-/// move to a Cluster.
+/// A name whose channel is in another Cluster slot than its key is refused on every server. So a program can always move to
+/// a Cluster.
 pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     let reason = if given.is_empty() {
         "it is empty"
@@ -111,7 +110,7 @@ pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     Some(Error::InvalidName { name, reason })
 }
 
-/// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
+/// Returns the slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
 pub(super) fn slot(key: &str) -> u16 {
     let rest = key.split_once('{').map(|(_, rest)| rest);
     let hashed = match rest.and_then(|rest| rest.split_once('}')) {
@@ -132,7 +131,7 @@ mod tests {
 
     #[test]
     fn slots_match_cluster_keyslot() {
-        // As `CLUSTER KEYSLOT` of redis-server 7.0.15 returns them.
+        // `CLUSTER KEYSLOT` of redis-server 7.0.15 returned these slots.
         for (key, expected) in [
             ("foo", 12182),
             ("{}x", 9500),

@@ -1,7 +1,8 @@
-//! A store on one server as a node of a quorum. Requests are sent now and answered later, so that all nodes work at the
-//! same time.
+//! A store on one server as a node of a quorum. A request is sent now, and its reply is read later. So all nodes of the
+//! quorum work at the same time.
 //!
-//! A request that needs a second attempt (an unknown script, a wrong clock offset) then blocks.
+//! If a request needs a second attempt (an unknown script, a wrong clock offset), reading its reply blocks until the second
+//! reply.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -24,11 +25,10 @@ pub(crate) struct RedisNode {
 }
 
 impl Redis {
-    /// The store as a node of a quorum.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a Cluster, because a failover in it would lose votes.
+    /// [`Error::InvalidConfig`] for a Cluster, because a failover in a Cluster would lose votes.
     pub(crate) fn as_node(self: &Arc<Redis>) -> Result<RedisNode> {
         match &self.topology {
             Topology::One(server) => Ok(RedisNode {
@@ -59,12 +59,11 @@ impl RedisNode {
         }
     }
 
-    /// Whether another server with other keys may take over.
+    /// Whether another server, with other data, may take over.
     pub(crate) fn can_fail_over(&self) -> bool {
         self.server.pool.connector.can_fail_over()
     }
 
-    /// Whether a connection for `purpose` can send a request at once.
     pub(crate) fn is_ready(&self, purpose: Purpose) -> bool {
         let pool = self.pool_for(purpose);
         match pool.borrow_ready() {
@@ -74,7 +73,7 @@ impl RedisNode {
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }
-            // Other requests use all connections.
+            // All connections carry other requests, so they work.
             Err(NotReady::Busy(_)) => true,
             Err(NotReady::NotConnected | NotReady::Unfit(_)) => false,
         }
@@ -93,8 +92,8 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// Sends an acquisition if `handle` has a vote. With `restored`, the server sets all levels that `claim` counts if
-    /// the lock is free there.
+    /// Sends an acquisition if `handle` has a vote. If the lock is free at the server and `restored` is true, the server
+    /// sets the whole count of `claim`.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -20,7 +20,7 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::Replication;
 
-/// The settings of a client that concern its store.
+/// The part of a client's settings that its store needs.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) connection_name: Arc<str>,
@@ -31,19 +31,19 @@ pub(crate) struct Settings {
     pub(crate) pool_settings: PoolSettings,
     pub(crate) check_idle_after: Duration,
     pub(crate) access: Access,
-    /// Access to the sentinels, if it differs from `access`.
+    /// The access to the sentinels, if it differs from `access`.
     pub(crate) sentinel_access: Option<Access>,
-    /// Whether connections to the master behind sentinels use TLS; with `None`, they do so if the connections to the
+    /// Whether connections to the master behind sentinels use TLS. With `None`, they use TLS if connections to the
     /// sentinels do.
     pub(crate) master_tls: Option<bool>,
-    /// The lease of locks under the watchdog.
+    /// The default lease: the lease of locks that the watchdog renews.
     pub(crate) lease: Duration,
-    /// The credentials and the database at the master behind sentinels.
+    /// The credentials for the master behind sentinels.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: Option<i64>,
-    /// The program's function that maps announced addresses.
+    /// A function of the program that maps announced addresses.
     pub(crate) mapper: Option<Mapper>,
-    /// Whether unlock messages in a Cluster are sharded; `None` to detect it.
+    /// Whether unlock messages in a Cluster are sharded. `None` to detect this.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
     /// How much longer a waiter in a queue on the server counts as alive than the waiter before it.
@@ -99,7 +99,7 @@ impl Redis {
         Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
-    /// A store on a master and its replicas at fixed addresses.
+    /// Opens a store on a master and its replicas at fixed addresses.
     pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of a master and its replicas";
         let (_, addresses) = addresses(urls, setting, settings, &settings.access)?;
@@ -108,7 +108,7 @@ impl Redis {
         Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
-    /// A store on the master that sentinels call `name`.
+    /// Opens a store on the master with this `name` at the sentinels.
     pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
         let invalid = |setting, reason: &str| Err(Error::config(setting, reason));
         if name.is_empty() {
@@ -116,7 +116,7 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        // The certificates may be for the master alone.
+        // If only the master uses TLS, the certificates may be for the master only.
         let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
         let shared = is_shared.then(|| tls.clone());
         let shared = Access {
@@ -160,7 +160,7 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
-            // An acquisition that too few replicas acknowledged is released. A hand-off could not be undone.
+            // If too few replicas acknowledge an acquisition, the lock is released. A hand-off could not be undone.
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };
@@ -184,7 +184,6 @@ impl Redis {
         }
     }
 
-    /// A store on the Cluster of the servers at `urls`.
     pub(crate) fn cluster(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of the cluster";
         let (template, seeds) = addresses(urls, setting, settings, &settings.access)?;
@@ -212,7 +211,7 @@ fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
         .with_provider(access.provider.as_ref())
 }
 
-/// Parses the addresses of servers that belong together. Returns the first of them, and all.
+/// Parses the addresses of servers that belong together. Returns the first address, and all addresses.
 fn addresses(
     urls: &[String],
     setting: &'static str,

@@ -5,9 +5,8 @@ use itoa::Buffer;
 pub(super) struct Packed<'a>(&'a mut Vec<u8>);
 
 impl Packed<'_> {
-    /// Begins a request of this many parts, and appends it to `into`.
     pub(super) fn begin(into: &mut Vec<u8>, parts: usize) -> Packed<'_> {
-        // The usual length of a number, a name or a visitor.
+        // 48 bytes suffice for the usual number, name or visitor.
         into.reserve(parts * 48);
         let mut packed = Packed(into);
         packed.head(b'*', parts);

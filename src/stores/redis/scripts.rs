@@ -1,4 +1,3 @@
-//! The Lua scripts: their texts, keys and arguments.
 
 use std::sync::OnceLock;
 
@@ -11,11 +10,11 @@ pub(super) struct Script {
     pub(super) text: String,
     pub(super) hash: String,
     pub(super) keys: &'static [Key],
-    /// The arguments without the expiry and the number of the request, which follow them.
+    /// The arguments except for the last two, which are the expiry and the number of the request.
     pub(super) args: &'static [Arg],
-    /// Whether the script takes a server time after which it is refused, and returns the server time.
+    /// Whether the script takes an expiry and returns the server time. After the expiry, the request is refused.
     pub(super) expires: bool,
-    /// The commands that replace the script on a server that runs no scripts.
+    /// The commands that replace the script on a server without scripts.
     pub(super) instead: Option<Instead>,
     sharded: OnceLock<Box<Script>>,
 }
@@ -24,35 +23,29 @@ pub(super) struct Script {
 pub(super) enum Arg {
     Visitor,
     Successor,
-    /// The lease, in ms.
     Lease,
-    /// The hold count that the client expects.
     Known,
-    /// The hold count to set.
     Wanted,
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
-    /// The name of the lock, for a script that must not declare it as a key.
+    /// The name of the lock. Only for a script that must not declare it as a key.
     Lock,
-    /// The smallest fencing token that the server may draw.
     Floor,
-    /// The key of the last fencing token, for a script that must not declare it as a key.
+    /// The key of the last fencing token. Only for a script that must not declare it as a key.
     Counter,
     Step,
     Amount,
     /// The prefix of the channels of a condition's waiters.
     Places,
-    /// The TTL of a counter that is set, in ms.
+    /// The TTL, in ms, of a counter that the request creates.
     Life,
-    /// The fence of a write.
     Fence,
     /// What guards the work: `fence`, or the layout's `rights` for a hold.
     Check,
     Work,
-    /// The writer whose thread reads inside its own write lock.
     Inside,
-    /// Whether the visitor joins the queue on the server.
+    /// The requested position in the queue on the server.
     Wish,
     /// How much longer a waiter counts as alive than the waiter before it, in ms.
     Patience,

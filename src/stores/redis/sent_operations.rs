@@ -1,6 +1,6 @@
-//! Operations of a quorum that were sent, each on its own connection of the pool.
+//! Operations of a quorum that were sent. Each operation has its own connection of the pool.
 //!
-//! An abandoned reply is read by the next user of the connection, before its own.
+//! If a reply is abandoned, the next user of the connection reads it first.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ use crate::stores::redis::voting::borrow_voting;
 struct SentOperation<'a, O> {
     node: &'a RedisNode,
     operation: O,
-    /// `None` once the reply was read.
+    /// `None` after the reply was read.
     borrowed: Option<Borrowed>,
     ticket: Ticket,
     attempts: Attempts,
@@ -42,7 +42,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // A user without the right to EVAL may still run scripts that the server knows.
+            // A user without the right to EVAL may have the right to EVALSHA.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }
@@ -97,7 +97,7 @@ impl<O> Drop for SentOperation<'_, O> {
 }
 
 impl RedisNode {
-    /// Sends an operation. Its reply is read later.
+    /// Sends an operation. The caller reads its reply later.
     pub(super) fn carry_out<'a, O: Operation + 'a>(
         &'a self,
         operation: O,
@@ -124,8 +124,8 @@ impl RedisNode {
             expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
-        // The text of the script is sent if the server may not know the script. When its error reply arrives, no thread may
-        // be waiting that could send the text.
+        // If the server may not know the script, the text is sent. After an error reply, no thread may be waiting to send
+        // the text.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &self.completed(call), limit, how, deadline);
@@ -133,7 +133,8 @@ impl RedisNode {
             Ok(ticket) => ticket,
             Err(fault) => {
                 pool.give_back::<()>(borrowed, &Err(fault.clone()));
-                // The server may have closed an idle connection. Nothing was sent, so another connection can be used.
+                // The server may have closed an idle connection. Nothing was sent, so the caller may use another
+                // connection.
                 return match fault {
                     CallError::NotSent(_) if time::now() < deadline => Pending::NotConnected,
                     fault => Pending::Ready(operation.fail(self, fault, &mut attempts)),

@@ -12,9 +12,8 @@ use crate::stores::redis::transport::{CallError, Connection, Connector, Hook, Po
 
 pub(super) struct Node {
     pub(super) pool: Pool,
-    /// The connection for renewals, which never queue behind other requests.
+    /// Has one connection, so renewals never queue behind other requests.
     pub(super) renewals: Pool,
-    /// Whether the connection for renewals was requested before.
     has_renewals: AtomicBool,
     pub(super) subscriber: Subscriber,
 }
@@ -44,8 +43,8 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, and again if the idle connection was closed. If the client connected only at
-    /// the first renewal, it might lack a file descriptor or a name server by then.
+    /// Connects for renewals at the first hold, or if the idle connection was closed. At the first renewal, connecting
+    /// might fail for lack of a file descriptor or of the name server.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
         if is_first || self.renewals.slots.are_gone() {
@@ -57,8 +56,8 @@ impl Node {
         self.pool.connector.master().node()
     }
 
-    /// Runs `talk` on a connection of the pool. A request that was certainly not executed is repeated until `deadline`. If
-    /// no other server can take over, the request is repeated only if a server was reached.
+    /// Runs `talk` on a connection of the pool. If the request was certainly not executed, repeats it until `deadline`. If
+    /// no other server can take over, repeats it only if the fault came from a server.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,

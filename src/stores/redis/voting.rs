@@ -1,4 +1,4 @@
-//! Checks whether a server may vote in a quorum, on the connection that then carries the request.
+//! Checks whether a server may vote in a quorum. The checked connection then carries the request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,11 +23,11 @@ pub(super) fn vote_of(
     }
 }
 
-/// A connection that can send a request at once. For a quorum, also the identity of its server, which may vote.
+/// A connection that can send a request at once. In a quorum, also the identity of its server, which has a vote.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// Borrows a connection that can send a request at once. With a `handle`, the server of the connection is known to have a
-/// vote.
+/// Borrows a connection that can send a request at once. With a `handle`, returns only a connection whose server is known
+/// to have a vote.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {
@@ -41,7 +41,7 @@ pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<
             NotReady::NotConnected
         }
         Some((Err(abstention), _)) => NotReady::Unfit(abstention.to_string()),
-        // Identifying the server takes a round trip of its own.
+        // The server is not identified yet, which would take a round trip.
         None => NotReady::NotConnected,
     };
     pool.give_back(borrowed, &Ok(()));

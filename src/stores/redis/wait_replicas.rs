@@ -1,4 +1,4 @@
-//! The `WAIT` for replicas after a request.
+//! The `WAIT` command after a request.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use redis::Value;
 use crate::ground::time;
 use crate::stores::redis::transport::{CallError, brief};
 
-/// How many replicas have to acknowledge a request, and the timeout for them.
+/// How many replicas have to acknowledge a request, and for how long `WAIT` blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replication {
     pub(crate) replicas: u32,
     pub(crate) timeout: Duration,
 }
 
-/// With the default `hz`, a server checks every 100 ms for expired `WAIT`s, so its reply may be late by 100 ms.
+/// With the default `hz`, a server looks for expired `WAIT`s every 100 ms. So the reply to `WAIT` may be late by 100 ms.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,11 +29,11 @@ pub(super) enum ReplicaAck {
 }
 
 impl Replication {
-    /// The encoded `WAIT` for the writes of this connection. Its timeout leaves time to undo the writes.
+    /// Encodes a `WAIT` for the writes of this connection. The timeout leaves time to undo the writes.
     pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);
-        // 0 would wait forever.
+        // A timeout of 0 would never expire.
         let timeout = self.timeout.min(left).as_millis().max(1);
         let timeout = u64::try_from(timeout).unwrap_or(u64::MAX);
         let mut question = redis::cmd("WAIT");
@@ -55,7 +55,7 @@ impl ReplicaAck {
         }
     }
 
-    /// Why a request does not count as replicated; `None` if it does.
+    /// Returns why a request does not count as replicated. `None` if it counts.
     pub(super) fn flaw(&self, wanted: Replication) -> Option<String> {
         let wanted = wanted.replicas;
         match self {
@@ -107,7 +107,7 @@ mod tests {
         assert!(past.ends_with(b"\r\n1\r\n"), "{past:?}");
     }
 
-    /// The timeout of `WAIT`, in ms, for a patient client with `left` ms until its deadline.
+    /// Returns the timeout, in ms, that `WAIT` gets if the client has `left` ms until its deadline.
     fn waited_in(left: u64) -> u64 {
         let patient = Replication {
             replicas: 2,
@@ -124,7 +124,7 @@ mod tests {
     fn wait_leaves_time_to_undo() {
         let most = waited_in(100_000);
         assert!(most <= 100_000 - 120 && most > 80_000, "{most}");
-        // The reply may be late, but the replicas get a third of the time.
+        // With little time left, the replicas get at least a third of it.
         assert!(waited_in(120) <= 40);
         assert!(waited_in(120_000_000) <= 3_600_000);
     }

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use super::World;
 use crate::stores::redis::{Redis, Settings};
 
-/// A client of this server with the default settings.
 pub(crate) fn store_of(world: &Arc<World>) -> Arc<Redis> {
     let settings = Settings::default();
     Arc::new(Redis::in_memory(world, &settings))

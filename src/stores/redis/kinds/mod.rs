@@ -1,4 +1,3 @@
-//! The layout of each kind of lock in Redis: its keys, channels and scripts.
 
 use std::sync::LazyLock;
 
@@ -27,35 +26,33 @@ pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
 use wakes::{wakes_all, wakes_as_many, wakes_one};
 
-/// The layout of one kind of lock in Redis, and its scripts.
+/// The layout of one kind of lock in Redis: its keys, channels and scripts.
 ///
-/// The scripts for one operation reply in the same format for all kinds. Kinds share the scripts in which they do not
-/// differ.
+/// The scripts for one operation have the same reply format for all kinds.
 pub(super) struct Layout {
     pub(super) channel: Key,
-    /// The channel of a single waiter in the queue, if waiters have channels of their own.
+    /// The channel of a single waiter in the queue. `None` if all waiters share `channel`.
     pub(super) place_channel: Option<Key>,
-    /// How many waiters of this client a message wakes. `None` if a release publishes no message, so that waiters poll.
+    /// Returns how many waiters of this client an unlock message wakes. `None` if a release publishes no message, so that
+    /// waiters poll.
     pub(super) wakes: Option<fn(&str) -> usize>,
-    /// The name of this kind in the script that tests rights.
+    /// The name of this kind in `rights.lua`.
     pub(super) rights: &'static str,
     pub(super) acquire: Script,
     pub(super) release: Script,
     pub(super) release_level: Script,
-    /// Renews many holds in one call, each with its own keys and arguments.
     pub(super) renew: Script,
     pub(super) transfer: Script,
     pub(super) resolve: Script,
     pub(super) force_release: Script,
     pub(super) inspect: Script,
     pub(super) count: Option<Script>,
-    /// The query for the length of the queue, if this kind has a queue on the server.
     pub(super) waiters: Option<Script>,
-    /// Keys of the lock that are used by scripts outside of this layout.
+    /// Keys of the lock that only scripts outside of this layout use.
     beside: &'static [Key],
 }
 
-/// All kinds, in the order in which a channel is matched.
+/// All kinds. The first kind whose channel matches a given channel is used.
 pub(super) const KINDS: [Kind; 9] = [
     Kind::Reentrant,
     Kind::Token,
@@ -79,16 +76,16 @@ fn owned(text: &str, keys: &'static [Key]) -> Script {
 
 const NAME: &[Key] = &[Key::Name];
 
-/// The stored reply to a request that is executed once.
+/// The stored reply to a request, which the server executes only once.
 const ONCE: Key = Key::OfVisitor("redlatch_once");
 
-/// Tests which rights the user lacks for a lock.
+/// Tests which rights to a lock the user lacks.
 pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("rights.lua");
     Script::new(text, &[Key::Name], &[Channel, Rights, Counter])
 });
 
-/// The test of rights without a key, for a lock name that the user may have no right to.
+/// Like `RIGHTS`, but declares no key, because the user may have no right to the lock's name.
 pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("rights.lua");
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])
@@ -119,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// Patterns of the lock's keys, without its own name.
+    /// Returns patterns of the lock's keys, except for the key that is the lock's name.
     pub(super) fn keys_beside(&self, lock: &str) -> Vec<String> {
         let keys = self.scripts().flat_map(|script| script.keys);
         let keys = keys.chain(self.beside);
@@ -147,7 +144,7 @@ impl Layout {
     }
 }
 
-/// Checks the name `given`, which is `full` with the client's prefix. Returns what is wrong with it.
+/// Returns what is wrong with a lock name. `full` is the name `given` with the client's prefix.
 pub(crate) fn flaw(kind: Kind, given: &str, full: &str) -> Option<Error> {
     keys::flaw(given, full, Layout::of(kind).channel)
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::stores::redis::scripts::Arg;
 
-/// The header line of such an argument contains one of these.
+/// The header line of this argument contains one of these texts.
 fn words(arg: Arg) -> [&'static str; 2] {
     match arg {
         Visitor | Successor => ["visitor", "token"],
@@ -53,7 +53,7 @@ fn script_headers_list_all_keys_and_arguments() {
         let mut args = args.into_iter();
         while takes.peek().is_some() {
             let line = args.next().unwrap();
-            // A line may describe several arguments.
+            // One header line may describe several arguments.
             for _ in line.split_once("  ").unwrap().0.split(", ") {
                 let arg = *takes.next().unwrap();
                 assert!(
@@ -118,7 +118,7 @@ fn sharded_scripts_use_only_sharded_commands() {
 fn all_scripts_check_that_the_hash_is_a_lock() {
     for kind in [Kind::Reentrant, Kind::Fenced] {
         for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
-            // This script does not report a holder.
+            // This script reports no holder, so it does not include the function.
             let is_withdrawal = script.text.contains("may have left");
             let functions = script.text.matches("local function holder_of(key)").count();
             assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);

@@ -1,21 +1,21 @@
-//! How many waiters of this client a message wakes.
+//! How many waiters of this client an unlock message wakes.
 
-/// For a semaphore: its messages contain the number of free permits.
+/// The messages of a semaphore contain the number of free permits.
 pub(super) fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
 }
 
-/// For an exclusive lock.
+/// An exclusive lock.
 pub(super) fn wakes_one(words: &str) -> usize {
     match words {
-        // Redisson's "read unlock", which wakes all waiters.
+        // Redisson sends "1" for a read unlock, which wakes all waiters.
         "1" => usize::MAX,
         _ => 1,
     }
 }
 
-/// For a latch: "0" says that the latch opened, "1" that its count was set.
+/// A latch sends "0" when it opens, and "1" when its count is set.
 pub(super) fn wakes_all(words: &str) -> usize {
     match words {
         "0" => usize::MAX,

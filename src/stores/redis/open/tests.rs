@@ -1,4 +1,4 @@
-//! Constructors of stores, none of which connects.
+//! Tests of the constructors, which do not connect.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -10,7 +10,7 @@ fn urls(urls: &[&str]) -> Vec<String> {
     urls.iter().map(|url| (*url).to_owned()).collect()
 }
 
-/// Why a store cannot be opened; empty if it can.
+/// Returns why a store cannot be opened. Empty if it can be opened.
 fn refusal(opened: Result<Redis>) -> String {
     opened
         .err()

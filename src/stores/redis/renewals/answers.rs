@@ -1,4 +1,4 @@
-//! Reads the replies to renewals, and determines which claims need another round.
+//! Reads the replies to renewals, and finds the claims that need another round.
 
 use std::mem::take;
 use std::time::Duration;
@@ -19,11 +19,10 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// How long to wait for the rest of a reply while other servers may reply.
+/// How long to wait for the rest of a reply. Meanwhile, no reply of another server is read.
 const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
 
 impl Renewals<'_> {
-    /// Reads all replies in the order of their arrival.
     pub(super) fn read_all(&mut self) {
         while !self.sent.is_empty() {
             let count = self.sent.len();
@@ -31,7 +30,7 @@ impl Renewals<'_> {
             let sources = sent.map(|one| one.connection.connection.source());
             let readable = match poll::wait(sources, self.deadline) {
                 Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
-                // If the poll fails for lack of memory, every connection is treated as readable, so each read waits.
+                // The poll fails if memory is short. Then every connection is treated as readable, so reading may block.
                 Err(_) => smallvec![true; count],
             };
             for (mut one, is_readable) in take(&mut self.sent).into_iter().zip(readable) {
@@ -48,7 +47,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Reads the replies to a batch that have arrived. Returns the outcome once all are read.
+    /// Reads the replies to a batch that have arrived. Returns the outcome when all replies are read.
     fn read(&mut self, one: &mut SentBatch<'_>) -> Option<Result<(), CallError>> {
         while let Some(expected) = one.expected.front() {
             let by = time::now() + REST_OF_A_REPLY;
@@ -83,7 +82,7 @@ impl Renewals<'_> {
         Some(Ok(()))
     }
 
-    /// Reads the reply of the script for one part. If the request was not late, all claims of the part are renewed, except
+    /// Reads the reply of the script for one part. If the request was in time, all claims of the part are renewed, except
     /// for the claims that the reply lists.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
@@ -93,7 +92,7 @@ impl Renewals<'_> {
         let items = match reply {
             Value::Array(items) if integer_at(reply, 1) == Some(1) => items.as_slice(),
             _ => {
-                // The reply has corrected the cached clock offset.
+                // The request was late. The reply has corrected the cached clock offset, so the claims get another round.
                 let again = OpenClaim {
                     asked: one.batch.asked(),
                     ..OpenClaim::default()
@@ -141,7 +140,7 @@ impl Renewals<'_> {
         if lacks_script(&text) {
             one.connection.connection.has_forgotten_scripts();
         }
-        // A user without the right to EVAL may still run scripts that the server knows.
+        // A user without the right to EVAL may have the right to EVALSHA.
         let is_other_way = lacks_script(&text) || by_text && lacks_eval(&text);
         let may_be_for_one = text.starts_with("TRYAGAIN") || may_be_for_one_key(&text);
         let fault = CallError::Server(text);
@@ -151,12 +150,11 @@ impl Renewals<'_> {
                 let target = cluster.follow(&it, shard);
                 (it.is_ask.then_some(target), true)
             }
-            // A claim that was redirected by ASK is sent to the same node again.
+            // A claim that ASK redirected before is sent to the same node again.
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;
-        // One of the claims may have caused the error, or its key may be at another node. So each claim gets a call of its
-        // own.
+        // One claim may have caused the error, or its key may be at another node. So each claim gets a call of its own.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
         let again = OpenClaim {
             asked: asked.filter(|_| is_again),
@@ -169,7 +167,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Discards renewals that too few replicas acknowledged.
+    /// Sets the outcome of renewals that too few replicas acknowledged to unknown.
     fn discount(&mut self, batch: &Batch<'_>, flaw: Option<String>) {
         let Some(flaw) = flaw else { return };
         for index in batch.parts.iter().flatten() {
@@ -181,8 +179,8 @@ impl Renewals<'_> {
         }
     }
 
-    /// Ends a batch. After a fault, the outcome of claims without a reply is unknown. A connection with late replies is
-    /// kept, because connecting to a distant server may take too long.
+    /// After a fault, the outcome of claims without a reply is unknown. After a timeout the connection is kept, because
+    /// connecting to a distant server may take too long.
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
         let outcome = one.fault.map_or(read, Err);

@@ -1,4 +1,4 @@
-//! The claims that are renewed by one call of the script.
+//! The claims that one call of the script renews.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -13,11 +13,11 @@ use crate::stores::redis::topology::{Shard, Topology};
 use crate::stores::redis::transport::{Borrowed, CallError};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// How many holds, or permits with ids, one call renews. This keeps the server busy for less than 1 ms. The permits of
-/// one handle are renewed together, however many there are.
+/// How many holds, or permits with ids, one call renews. With this number, the server is busy for less than 1 ms. The
+/// permits of one handle are always renewed together.
 const RENEWED_AT_ONCE: usize = 100;
 
-/// How many permits with ids the claim holds; 1 for other kinds.
+/// Returns how many permits with ids the claim has; 1 for other kinds.
 fn permits_of(claim: &Claim) -> usize {
     match claim.kind.rules().has_ids {
         true => (claim.visitor.as_str().len() / ID_LENGTH).max(1),
@@ -29,10 +29,9 @@ fn permits_of(claim: &Claim) -> usize {
 pub(super) struct OpenClaim {
     /// The index of the claim in `Renewals::claims`.
     pub(super) index: usize,
-    /// The node that receives the claim in place of the slot's master, after the redirection `ASK`.
+    /// After the redirection `ASK`: the node that receives the claim in place of the slot's master.
     pub(super) asked: Option<Arc<Shard>>,
-    /// Whether the claim needs a call of its own: it may have caused the error for a batch, or its key may be at another
-    /// node than the other keys of its slot.
+    /// Whether the claim needs a call of its own. Its call in a batch has failed.
     pub(super) is_single: bool,
 }
 
@@ -53,7 +52,7 @@ impl Deref for Server<'_> {
 }
 
 impl<'a> Server<'a> {
-    /// Returns the server of this lock; `None` if no master is known for its slot.
+    /// Returns the server of this lock. `None` if no master is known for its slot.
     pub(super) fn of(topology: &'a Topology, lock: &str) -> Option<Server<'a>> {
         match topology {
             Topology::One(node) => Some(Server::One(node)),
@@ -84,7 +83,7 @@ pub(super) struct Batch<'a> {
     pub(super) is_asking: bool,
     /// The indices of the claims in each call. In a Cluster, all claims of a call have the same slot.
     pub(super) parts: Vec<Vec<usize>>,
-    /// The last part of each slot and script, with the number of its permits.
+    /// The last part for each slot and script, and the number of permits in this part.
     last: BTreeMap<(u16, usize), (usize, usize)>,
 }
 
@@ -122,7 +121,7 @@ impl<'a> Batch<'a> {
         self.parts.get(part).map_or(&[], Vec::as_slice)
     }
 
-    /// The node that received the batch in place of the slot's master, after the redirection `ASK`.
+    /// After the redirection `ASK`: the node that received the batch in place of the slot's master.
     pub(super) fn asked(&self) -> Option<Arc<Shard>> {
         self.server.shard().filter(|_| self.is_asking).cloned()
     }
@@ -133,14 +132,13 @@ pub(super) struct SentBatch<'a> {
     pub(super) connection: Borrowed,
     pub(super) sent: BootInstant,
     pub(super) expected: VecDeque<Expected>,
-    /// The error reply after which the connection cannot be used.
+    /// An error reply after which the connection cannot be used.
     pub(super) fault: Option<CallError>,
 }
 
 pub(super) enum Expected {
     /// The reply to ASKING.
     Nothing,
-    /// The reply for this part.
     Part {
         part: usize,
         number: i64,

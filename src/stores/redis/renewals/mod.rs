@@ -1,10 +1,10 @@
-//! Renews many claims with one call of the script: at one server, in a Cluster, and at a node of a quorum.
+//! Renews many claims with one call of a script: at one server, in a Cluster, and at a node of a quorum.
 //!
-//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round first writes all requests, and
-//! then reads the replies in the order of their arrival, so that no server delays another. A claim gets another round if its
-//! request was not sent, was redirected, was late, needs the text of the script, or was refused in a batch. A single server
-//! is treated as a Cluster of one shard. For a node of a quorum, the first round is sent at once, and its replies are read
-//! later.
+//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then reads
+//! the replies as they arrive. So no server delays another.
+//!
+//! A claim gets another round if its request was not sent, was redirected, was late, needs the text of the script, or was
+//! refused in a batch. For a node of a quorum, the first round is sent at once, and its replies are read later.
 
 mod answers;
 mod batch;
@@ -32,17 +32,16 @@ use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady,
 use crate::stores::redis::voting::borrow_voting;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
-/// The maximum number of requests for a claim in one call.
+/// How often a claim may be sent in one call of `renew`.
 const ROUNDS: u32 = 6;
 
-/// The outcome of a claim that the server did not find in a batch: a proxy may have sent the whole batch to the server
-/// of the first key.
+/// The server did not find the claim in a batch. A proxy may have sent the whole batch to the server of the first key.
 const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
 struct Renewals<'a> {
     redis: &'a Redis,
-    /// The handle of a node of a quorum; `None` outside a quorum. The renewals are sent only if the handle has a vote at the
-    /// server.
+    /// The node's handle in a quorum. The renewals are sent only if the handle has a vote at the server. `None` outside a
+    /// quorum.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -100,7 +99,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Sets the outcome of these claims to unknown. With `again` they get another round.
+    /// With `again`, these claims get another round.
     fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&OpenClaim>) {
         for index in indices {
             self.note(*index, Renewal::Unknown(reason.to_owned()));
@@ -117,14 +116,14 @@ impl<'a> Renewals<'a> {
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
         let count = batches.len();
         for (index, batch) in batches.into_iter().enumerate() {
-            // One share of the time is for reading.
+            // In a Cluster, the batches that remain share the time. One more share is for reading.
             let shares = if is_cluster { count - index + 1 } else { 1 };
             let by = share(self.deadline, shares);
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // The claims get another round, because the slot may have another master by now, and a node of a quorum
-                    // connects in the background.
+                    // The claims get another round. By then, the slot may have another master. A node of a quorum connects
+                    // in the background.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);
@@ -159,7 +158,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Borrows a connection for renewals; for a quorum, to a server that may vote.
+    /// Borrows a connection for renewals. In a quorum, its server has a vote.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
             return server.renewals.borrow(deadline);
@@ -173,8 +172,8 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Groups the claims by server and slot. The first round leaves out claims at doubtful nodes, because a refresh of
-    /// the slot map takes time.
+    /// Groups the claims by server and slot. The first round omits claims at doubtful nodes, because refreshing the slot
+    /// map takes time.
     fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
         let (topology, claims) = (&self.redis.topology, self.claims);
         let open = std::mem::take(&mut self.open);
@@ -216,12 +215,11 @@ impl<'a> Renewals<'a> {
                 }
             }
         }
-        // Batches for servers with an idle connection are sent first, because connecting takes time.
+        // Connecting takes time, so batches for servers with an idle connection are sent first.
         batches.sort_by_key(|batch| batch.server.renewals.slots.idle() == 0);
         batches
     }
 
-    /// Encodes the requests of a batch, and lists the expected replies.
     fn pack(
         &self,
         batch: &Batch<'_>,
@@ -246,7 +244,7 @@ impl<'a> Renewals<'a> {
             let Some(first @ Call { script, .. }) = calls.first() else {
                 continue;
             };
-            // The first call on a connection sends the text, so that the server cannot lack the script.
+            // The first call on a connection sends the text, because the server may not know the script.
             let by_text = uses_text || !connection.has_script(script);
             let number = batch.server.pool.number(connection, first);
             if batch.server.pool.dialect().is_none() {
@@ -298,7 +296,7 @@ impl RedisNode {
         } else if renewals.open.is_empty() {
             Pending::Ready(Ok(renewals.outcomes))
         } else {
-            // Nothing was sent, so another connection can be used.
+            // Nothing was sent, so the caller may use another connection.
             Pending::NotConnected
         }
     }

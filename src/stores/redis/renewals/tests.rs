@@ -16,7 +16,7 @@ fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|it| claim(&format!("lock-{it}"))).collect()
 }
 
-/// The reply that all claims were renewed, except for these.
+/// The reply that all claims but `others` were renewed.
 fn renewed_but(others: &[(i64, Value)]) -> Says {
     let mut items = vec![now(), Value::Int(1)];
     for (place, what) in others {
@@ -53,7 +53,7 @@ fn why(outcomes: &[Renewal]) -> &str {
     }
 }
 
-/// The commands that were sent, and how many claims each renews.
+/// Returns the commands that were sent, and how many claims each command renews.
 fn calls(server: &StubServer) -> Vec<(String, usize)> {
     let mut asked = server.asked();
     asked.retain(Request::is_script);

@@ -1,6 +1,6 @@
-//! The parts that several scripts share: the files in `pieces/`.
+//! The files in `pieces/`, which several scripts share.
 
-/// Replaces each line `-- include NAME` by the part of this name, recursively.
+/// Replaces each line `-- include NAME` by the file `NAME`, recursively.
 pub(super) fn spliced(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| {

@@ -71,7 +71,7 @@ impl Route {
         self.is_blocked.store(true, Ordering::Relaxed);
     }
 
-    /// Leads to another, unreachable server from now on.
+    /// From now on, this connector leads to another server, which is unreachable.
     pub(crate) fn lead_elsewhere(&self) {
         self.block();
         self.known_master.suspect(self.known_master.generation());
@@ -110,7 +110,7 @@ impl Request {
         Request(words.map(String::from).collect())
     }
 
-    /// Returns whether the request begins with these words, in any case.
+    /// Whether the request begins with these words. Ignores case.
     pub(crate) fn is(&self, words: &str) -> bool {
         let begin = self.iter().take(words.split(' ').count());
         let begin: Vec<_> = begin.map(String::as_str).collect();
@@ -157,7 +157,7 @@ impl Says {
         Says::bytes(encoded(&value))
     }
 
-    /// The reply of a script, which begins with the number of the request.
+    /// The reply of a script: the number of the request, then `value`.
     pub(crate) fn answer(value: Value) -> Says {
         Says::bytes([NUMBERED.as_bytes(), &encoded(&value)].concat())
     }
@@ -177,7 +177,7 @@ impl StubServer {
         format!("redis://{}", self.address())
     }
 
-    /// The requests so far, without the handshakes.
+    /// Returns the requests so far, except for handshakes.
     pub(crate) fn asked(&self) -> Vec<Request> {
         let mut asked = self.0.asked.lock().clone();
         let handshake = ["CLIENT SETNAME", "HELLO", "TIME"];

@@ -1,4 +1,4 @@
-//! A server on loopback whose replies a test scripts, byte by byte. The in-memory server answers all other requests.
+//! A server on loopback. A test can set its replies, byte by byte. The in-memory server answers all other requests.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use redlatch_server::{Server, next};
 pub(crate) use super::fixtures::{GRANTED, Request, Route, bulk, claim, settings, soon, within};
 use crate::ground::sync::Mutex;
 
-/// What the server does upon a request. Empty for no reply.
+/// What the server does after a request. If empty, the server does not reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Says(pub(super) Vec<Act>);
 
@@ -24,7 +24,7 @@ pub(super) enum Act {
     Cut,
 }
 
-/// The prefix of a reply into which the number of the request is inserted.
+/// The prefix of a script's reply. `#` stands for the number of the request.
 pub(super) const NUMBERED: &str = "*2\r\n:#\r\n";
 
 pub(crate) struct StubServer(pub(super) Arc<Shared>);
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     answers: Mutex<Answers>,
     server: Mutex<Server>,
     pub(super) asked: Mutex<Vec<Request>>,
-    /// The connections, by the port of the client.
+    /// The connections by the client's port.
     pub(super) streams: Mutex<BTreeMap<u64, TcpStream>>,
 }
 
@@ -114,7 +114,6 @@ impl Drop for StubServer {
     }
 }
 
-/// The time in µs.
 fn now() -> i64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64
 }

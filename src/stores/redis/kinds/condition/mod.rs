@@ -1,9 +1,9 @@
-//! The conditions of a lock, which its holders wait for.
+//! The conditions of a lock. Threads that hold the lock wait for them.
 
 use super::*;
 
 pub(in crate::stores::redis) struct Conditions {
-    /// The layout by which rights are tested and named.
+    /// The layout that is used to test rights.
     pub(in crate::stores::redis) layout: Layout,
     pub(in crate::stores::redis) look: Script,
     pub(in crate::stores::redis) signal: Script,
@@ -25,12 +25,11 @@ pub(in crate::stores::redis) static CONDITION: LazyLock<Conditions> = LazyLock::
     }
 });
 
-/// A lock, the queue of a condition, and the deadlines of the queue entries.
 pub(super) const WAITING: &[Key] = &[
     Key::Name,
     Key::OfCondition(":waiting"),
     Key::OfCondition(":due"),
 ];
 
-/// The channels of a condition's waiters, each followed by `:visitor`.
+/// The prefix of the channels of a condition's waiters. `:visitor` follows.
 pub(in crate::stores::redis) const PLACES: Key = Key::OfCondition("");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The waiters queue on the server, each with a channel of its own.
+/// The waiters queue on the server. Each waiter has a channel of its own.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     let acquire = include_str!("acquire.lua");
     let asked = &[
@@ -24,5 +24,4 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
 
 const QUEUE: Key = Key::Prefix("redisson_lock_queue");
 
-/// A fair lock, its queue, and the times until which its waiters count as alive.
 const WITH_QUEUE: &[Key] = &[Key::Name, QUEUE, Key::Prefix("redisson_lock_timeout")];

@@ -1,4 +1,4 @@
-//! The fenced lock: reentrant, with a token that increases with each holder.
+//! The fenced lock: a reentrant lock with a token that increases with each holder.
 
 use super::*;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Like the layout of semaphores without ids, but the set of taken permits has ids in place of owners, and is Redisson's own
-/// set.
+/// Like the layout of semaphores without ids. But the set of taken permits contains ids instead of owners, and is the set
+/// that Redisson uses.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

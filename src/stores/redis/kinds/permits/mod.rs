@@ -1,8 +1,8 @@
-//! A semaphore whose permits return when their holder dies.
+//! A semaphore whose permits become free when their holder dies.
 
 use super::*;
 
-/// Permits are not inspected, re-entered or handed off: those scripts are the plain lock's.
+/// Permits cannot be inspected, re-entered or handed off. The scripts for these operations are those of the plain lock.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),
@@ -19,6 +19,6 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     ..Layout::plain()
 });
 
-/// The key of the sorted set of owners of taken permits.
+/// The sorted set of the owners of taken permits.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const OWNED: &[Key] = &[Key::Name, OWNERS];

@@ -1,4 +1,4 @@
-//! Redisson's plain lock, the default for all other layouts.
+//! Redisson's plain lock. All other layouts take their defaults from it.
 
 use super::*;
 

@@ -5,7 +5,7 @@ use super::*;
 pub(super) static READ: LazyLock<Layout> = LazyLock::new(|| of_side("read"));
 pub(super) static WRITE: LazyLock<Layout> = LazyLock::new(|| of_side("write"));
 
-/// The layout of one side of Redisson's read-write lock; `side` is its mode.
+/// `side` is the mode in which this side holds the lock.
 fn of_side(side: &'static str) -> Layout {
     let asked = &[Visitor, Lease, Known, Wanted, Inside, Wish];
     let with_own = |text, args| Script::new(text, &WITH_WRITER[..2], args);
@@ -13,7 +13,8 @@ fn of_side(side: &'static str) -> Layout {
     let force_release = include_str!("force_release.lua");
     Layout {
         channel: Key::Prefix("redisson_rwlock"),
-        // All waiting readers retry at once. Of the waiting writers of a client, only the first subscribes.
+        // A message wakes all waiters of this client: all its readers, but only one writer, because only its first writer
+        // subscribes.
         wakes: Some(|_| usize::MAX),
         rights: side,
         acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),
@@ -27,11 +28,10 @@ fn of_side(side: &'static str) -> Layout {
     }
 }
 
-/// The entries of waiters.
 const NOTES: Key = Key::Prefix("redlatch_rw");
 
-/// A read-write lock, the TTL key of the visitor's hold, the entries of waiters, and the TTL key of the writer whose
-/// thread reads inside its own write lock.
+/// A read-write lock, the TTL key of the visitor's hold, the queue entries, and the TTL key of the writer whose thread
+/// reads inside its own write lock.
 const WITH_WRITER: &[Key] = &[
     Key::Name,
     Key::BehindVisitor(":rwlock_timeout:1"),

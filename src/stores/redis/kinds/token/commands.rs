@@ -1,6 +1,7 @@
-//! Token locks on a server without scripts: commands replace each script, with replies in the same format.
+//! Token locks on a server without scripts. Commands replace each script, and their replies are converted to the script's
+//! format.
 //!
-//! The server cannot refuse late commands. A delayed command may acquire a free lock for one lease, with a token that no
+//! The server cannot refuse a late command. A late command may acquire a free lock for one lease, with a token that no
 //! client uses any more. An `ECHO` after the commands identifies their replies.
 
 use redis::Value;
@@ -21,7 +22,7 @@ pub(crate) enum Instead {
     Inspect,
 }
 
-/// The command by which this server deletes a key only if it has a given value.
+/// The command that deletes a key only if it has a given value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Valkey 9.0 and later.
@@ -30,11 +31,9 @@ pub(crate) enum Dialect {
     DelEx = 2,
 }
 
-/// How many commands precede the `ECHO`.
 const COUNT: usize = 2;
 
-/// The number of a request has this many low bits for a plain number. The bits above them encode which commands the request
-/// has.
+/// The plain number of a request has this many bits. The higher bits encode which commands the request has.
 const NUMBER_BITS: u32 = 32;
 
 impl Dialect {
@@ -52,8 +51,7 @@ impl Dialect {
     }
 }
 
-/// The number of a request that is sent as commands: a plain number, with the dialect and the replaced script in its high
-/// bits.
+/// Encodes the dialect and the replaced script in the high bits of a request's number.
 pub(crate) fn numbered(number: i64, dialect: Dialect, step: Instead) -> i64 {
     number | (dialect as i64 | (step as i64) << 2) << NUMBER_BITS
 }
@@ -75,8 +73,8 @@ fn asked(number: i64) -> Option<(Dialect, Instead)> {
     Some((dialect, step))
 }
 
-/// Encodes the commands that replace the script of `call`. Returns `false` if `number` says that the request is sent as a
-/// script.
+/// Encodes the commands that replace the script of `call`. Returns `false` if `number` stands for a request that is sent as
+/// a script.
 pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     let Some((dialect, step)) = asked(number) else {
         return false;
@@ -102,18 +100,17 @@ pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The replies received so far for one request that was sent as commands.
+/// The replies received so far to one request that was sent as commands.
 #[derive(Default)]
 pub(crate) struct Answers(Vec<Result<Value, String>>);
 
 impl Answers {
-    /// Whether the request with this number was sent as commands, so that it gets several replies.
     pub(crate) fn are_of(number: i64) -> bool {
         asked(number).is_some()
     }
 
-    /// Adds the next reply. After the last reply, returns the reply that the replaced script would give, and whether
-    /// unsolicited replies arrived before.
+    /// Adds the next reply. After the last reply, returns the reply that the replaced script would give. The `bool` is
+    /// whether unsolicited replies arrived before.
     pub(crate) fn add(
         &mut self,
         number: i64,
@@ -133,7 +130,7 @@ impl Answers {
         let mut rest = rest.into_iter();
         let mut next = || rest.next().unwrap_or(Ok(Value::Nil));
         let read = match (next(), next()) {
-            // Without the echo, it is not known which request these replies answer.
+            // Without the echo, it is not known which request these replies belong to.
             (Ok(_), _) if !is_echo => Err(CallError::NoReply {
                 reason: "the number of the request was refused".into(),
                 timed_out: false,
@@ -154,7 +151,7 @@ fn read(
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let told = |answer: Value| (answer != Nil).then(|| text_of(&answer));
     let found = match (step, first) {
-        // The scripts report a key of another type as a holder.
+        // The scripts report a key of another type as the holder.
         (Instead::Release | Instead::Renew | Instead::Transfer, Err(error))
             if error.starts_with("WRONGTYPE") =>
         {
@@ -169,7 +166,7 @@ fn read(
         _ => -1,
     };
     Ok(Value::Array(match step {
-        // The commands return no server time.
+        // Unlike the scripts, the commands return no server time.
         Instead::Acquire if is_own || !is_there => return Ok(Int(-1)),
         Instead::Acquire => vec![Int(0), Int(0), Int(left), text(&found)],
         Instead::Release if found == "1" => return Ok(Int(0)),

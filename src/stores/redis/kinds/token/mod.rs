@@ -1,4 +1,4 @@
-//! The lock of the Redis documentation: a string that only its holder knows.
+//! The lock that the Redis documentation describes: a string that only the holder knows.
 
 use super::*;
 

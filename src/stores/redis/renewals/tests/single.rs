@@ -11,7 +11,7 @@ fn the_reply_lists_claims_that_were_not_renewed() {
             (1, bulk("other:7")),
             (2, Value::Int(0)),
             (4, Value::Int(500)),
-            // No claim has these indices.
+            // No claim has one of the following indices.
             (0, bulk("odd")),
             (9, bulk("odd")),
         ]),
@@ -76,8 +76,8 @@ fn permanent_refusals_are_not_retried() {
     }
 }
 
-/// Renews two claims that need two replicas; the second claim is lost. Returns why the first claim is not renewed, or an
-/// empty text if it is renewed; `None` if the deadline was too short for a reply.
+/// Renews two claims that need two replicas. The second claim is lost. Returns why the first claim is not renewed, or an
+/// empty text if it is renewed. `None` if the deadline was too short for a reply.
 fn replicated(waited: Says, deadline: Instant) -> Option<String> {
     let server = StubServer::start(move |request| match request.is("WAIT") {
         true => Some(waited.clone()),

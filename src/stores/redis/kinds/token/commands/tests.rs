@@ -21,7 +21,7 @@ fn brief(answer: &Value) -> String {
 
 const NONE: Result<Value, String> = Ok(Value::Nil);
 
-/// The reply of the script to a request of `a`, which may hand off to `b`.
+/// Returns the reply of the script to a request of the token `a`, which may hand off to `b`.
 fn told(step: Instead, answers: &[Result<Value, String>]) -> String {
     let number = numbered(7, Dialect::DelEx, step);
     let mut all = Answers::default();
@@ -102,7 +102,7 @@ fn unsolicited_replies_are_not_answers() {
     let number = numbered(7, Dialect::DelIfEq, Instead::Renew);
     let echo = |number: i64| text(&format!("{number} a "));
     let mut answers = Answers::default();
-    // Earlier replies belong to other requests.
+    // These replies belong to earlier requests.
     let strays = [
         text("x"),
         Ok(Value::Int(5)),
@@ -114,7 +114,7 @@ fn unsolicited_replies_are_not_answers() {
     let (answer, is_strange) = answers.add(number, echo(number)).unwrap();
     assert_eq!(brief(&answer.unwrap()), "[nothing, 1]");
     assert!(is_strange);
-    // A server that refuses everything does not repeat the number.
+    // A server that refuses all commands does not return the number.
     let refusal = || Err("LOADING it is".to_owned());
     for first in [refusal(), text("a")] {
         let is_refused = first.is_err();
