@@ -1,7 +1,8 @@
-//! Names the feature that needs a C compiler where there is none.
+//! If the machine has no C compiler, names the feature that needs one.
 //!
-//! The build of Lua fails then without naming it. Cargo runs that build beside this one, so this error is seen if a job is free
-//! early enough. The search is that of the crate `cc`; targets whose compiler that crate finds in other ways are left alone.
+//! Without a C compiler, the build of Lua fails without naming the feature. Cargo runs both builds at the same time, so
+//! this error may come too late. The compiler is searched for as the crate `cc` does. Targets for which `cc` has other ways
+//! are skipped.
 #![allow(
     clippy::print_stdout,
     reason = "cargo reads the output of build scripts"
@@ -12,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 fn main() {
-    // A script that failed runs again anyway. One that succeeded need not: Lua was compiled.
+    // If this script succeeded once, a C compiler exists, so the script need not run again. Cargo always repeats a failed
+    // script.
     println!("cargo::rerun-if-changed=build.rs");
     if let Some(words) = compiler()
         && let Err(reason) = start(&words)
@@ -25,7 +27,7 @@ fn main() {
     }
 }
 
-/// The compiler and its first arguments; `None` if it is not known.
+/// Returns the compiler and its first arguments. `None` if they are not known.
 fn compiler() -> Option<Vec<String>> {
     let (host, target) = (env::var("HOST").ok()?, env::var("TARGET").ok()?);
     if target.contains("msvc") {
@@ -44,14 +46,14 @@ fn compiler() -> Option<Vec<String>> {
     let chosen = chosen.trim();
     let is_path =
         |path: &Path| path.is_file() || cfg!(windows) && path.with_extension("exe").is_file();
-    // It may have blanks in it.
+    // The path may contain spaces.
     if is_path(Path::new(chosen)) {
         return Some(vec![chosen.to_owned()]);
     }
     if !chosen.is_empty() {
         return Some(chosen.split_whitespace().map(str::to_owned).collect());
     }
-    // With this flag the compiler may be clang.
+    // With `linker-plugin-lto`, the compiler may be clang.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let is_plain = is_native && !flags.contains("linker-plugin-lto");
     let name = match env::consts::OS {
@@ -63,7 +65,7 @@ fn compiler() -> Option<Vec<String>> {
     is_plain.then(|| vec![name.to_owned()])
 }
 
-/// Starts the compiler. If it does not tell its version, it has to compile something.
+/// Tries to start the compiler. Not every compiler accepts `--version`, so the second attempt compiles a file.
 fn start(words: &[String]) -> Result<(), String> {
     let run = |args: &[&str]| {
         let (program, first) = words.split_first().ok_or("no name")?;

@@ -1,4 +1,4 @@
-//! The keys of a server with their expiry.
+//! The keys of a server, with their expiry.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,38 +30,38 @@ pub struct Score(f64);
 /// The content and expiry of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Its content.
+    /// The content of the key.
     pub value: Value,
-    /// The last millisecond of the server's clock at which the key exists; `None` if it never expires.
+    /// The last ms since 1970 in which the key exists. `None` if the key never expires.
     pub expires: Option<i64>,
 }
 
 /// A change of a key.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The server's time in ms.
+    /// When the change happened, in ms since 1970.
     pub at: i64,
     /// The key.
     pub key: Key,
-    /// The entry before, expired or not.
+    /// The previous entry, even if it had expired.
     pub before: Option<Entry>,
-    /// The entry now.
+    /// The new entry. `None` if the key was removed.
     pub after: Option<Entry>,
 }
 
-/// All keys.
+/// All keys of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Keyspace {
     entries: BTreeMap<Key, Entry>,
 }
 
 impl Keyspace {
-    /// Returns the entry of a key that exists at this time, in ms.
+    /// Returns the entry of a key, unless it has expired at `now`, in ms since 1970.
     pub fn get(&self, key: &Key, now: i64) -> Option<&Entry> {
         self.entries.get(key).filter(|entry| !entry.is_over(now))
     }
 
-    /// Returns the entry of a key that exists at this time, in ms, to change it in place.
+    /// Returns the entry of a key for changes in place, unless it has expired at `now`, in ms since 1970.
     pub fn get_mut(&mut self, key: &Key, now: i64) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(key);
         entry.filter(|entry| !entry.is_over(now))
@@ -78,7 +78,7 @@ impl Keyspace {
         }
     }
 
-    /// Sets the entry of a key and returns the entry before, expired or not.
+    /// Sets the entry of a key. Returns the previous entry, even if it had expired.
     pub fn replace(&mut self, key: Key, entry: Option<Entry>) -> Option<Entry> {
         match entry {
             Some(entry) => self.entries.insert(key, entry),
@@ -86,7 +86,7 @@ impl Keyspace {
         }
     }
 
-    /// Returns the entry of a key, expired or not.
+    /// Returns the entry of a key, even if it has expired.
     pub fn stored(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
     }
@@ -96,12 +96,12 @@ impl Keyspace {
         self.entries.clear();
     }
 
-    /// Removes the keys that have expired at this time, in ms.
+    /// Removes the keys that have expired at `now`, in ms since 1970.
     pub fn remove_expired(&mut self, now: i64) {
         self.entries.retain(|_, entry| !entry.is_over(now));
     }
 
-    /// Iterates over all keys in order, including expired keys that have not been removed yet.
+    /// Iterates over all keys in order. Expired keys that were not removed yet are included.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter()
     }
@@ -113,14 +113,14 @@ impl Keyspace {
 }
 
 impl Entry {
-    /// Returns whether the entry has expired at this time, in ms.
+    /// Returns whether the entry has expired at `now`, in ms since 1970.
     pub fn is_over(&self, now: i64) -> bool {
         self.expires.is_some_and(|end| now > end)
     }
 }
 
 impl Score {
-    /// Converts a double; `None` for NaN.
+    /// Creates a score. Returns `None` for NaN.
     pub fn new(score: f64) -> Option<Score> {
         (!score.is_nan()).then_some(Score(score))
     }
@@ -144,7 +144,7 @@ impl From<i64> for Score {
 
 impl Ord for Score {
     fn cmp(&self, other: &Score) -> Ordering {
-        // Both zeros are equal, as in Redis.
+        // 0 and -0 are equal, as in Redis.
         self.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal)
     }
 }

@@ -1,10 +1,11 @@
 //! An in-process Redis for tests and simulations, which runs real Lua scripts.
 //!
-//! A [`Server`] is a state machine: it takes the bytes that clients send and returns the bytes for its clients. It has
-//! no thread, no clock and no I/O; the time is an argument of each request, in microseconds since 1970. It behaves like
-//! Redis 7.0: strings, hashes, lists, sets, sorted sets, times to live, SCAN, pub/sub (plain and sharded), `EVAL`,
-//! `EVALSHA` and `SCRIPT`. It speaks RESP2. Transactions, streams, blocking commands, replication and persistence are
-//! not provided.
+//! A [`Server`] is a state machine. It takes the bytes that clients send, and returns the bytes for its clients. It has no
+//! thread, no clock and no I/O. Each request has the time as an argument, in microseconds since 1970.
+//!
+//! It behaves like Redis 7.0 with RESP2. It supports strings, hashes, lists, sets, sorted sets, times to live, SCAN,
+//! pub/sub (plain and sharded), `EVAL`, `EVALSHA` and `SCRIPT`. It does not support transactions, streams, blocking
+//! commands, replication and persistence.
 //!
 //! ```
 //! use redlatch_server::{Config, Server};
@@ -25,8 +26,8 @@
 //! assert!(server.look(now, "key").is_none());
 //! ```
 //!
-//! The keys are a separate value, a [`Keyspace`], which can be cloned, compared and hashed. [`Engine::run`] runs a
-//! script on a keyspace without a server, as a model checker needs:
+//! The keys are a separate value, a [`Keyspace`], which can be cloned, compared and hashed. [`Engine::run`] runs a script
+//! on a keyspace without a server, as a model checker needs:
 //!
 //! ```
 //! use redlatch_server::{Engine, Execution, Keyspace, Reply, Script, Surroundings};

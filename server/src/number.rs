@@ -4,7 +4,7 @@ use crate::commands::{Answer, Refused};
 
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// Parses an integer in the canonical form of Redis.
+/// Redis accepts only the canonical form: no `+`, no leading zeros.
 pub(crate) fn integer(text: &[u8]) -> Answer<i64> {
     let (sign, digits) = match text.split_first() {
         Some((b'-', digits)) => (-1, digits),
@@ -19,20 +19,19 @@ pub(crate) fn integer(text: &[u8]) -> Answer<i64> {
     number.ok_or_else(|| Refused::new(NO_INTEGER))
 }
 
-/// Parses a non-negative integer.
 pub(crate) fn count(text: &[u8]) -> Answer<usize> {
     let number = integer(text).ok().and_then(|it| usize::try_from(it).ok());
     number.ok_or_else(|| Refused::new("ERR value is out of range, must be positive"))
 }
 
-/// Parses a double; infinities are accepted, NaN is not.
+/// Accepts infinities, but not NaN.
 pub(crate) fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
     (!number.is_nan()).then_some(number)
 }
 
-/// Formats a double with `digits` significant digits, as `%.{digits}g` in C.
+/// Formats a double as `%.{digits}g` does in C.
 pub(crate) fn general(number: f64, digits: usize) -> String {
     if number.is_nan() {
         return if number.is_sign_negative() {
@@ -56,9 +55,8 @@ pub(crate) fn general(number: f64, digits: usize) -> String {
     format!("{}e{sign}{:02}", trimmed(mantissa), exponent.abs())
 }
 
-/// Formats a double as a score.
 pub(crate) fn score(number: f64) -> String {
-    // The common case, which is exact.
+    // This integer is exact.
     if number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative())
     {
         return (number as i64).to_string();
@@ -66,7 +64,7 @@ pub(crate) fn score(number: f64) -> String {
     general(number, 17)
 }
 
-/// Adds decimal numbers, as INCRBYFLOAT does: with 17 decimals.
+/// Adds decimal numbers with 17 decimals, as INCRBYFLOAT does.
 pub(crate) fn sum(one: &[u8], other: &[u8]) -> Answer<Vec<u8>> {
     let both = (decimal(one), decimal(other));
     if let (Some(one), Some(other)) = both
@@ -88,7 +86,7 @@ pub(crate) fn sum(one: &[u8], other: &[u8]) -> Answer<Vec<u8>> {
 
 const ONE: u128 = 100_000_000_000_000_000;
 
-/// Parses a decimal number with at most 17 decimals and no exponent, in units of the last decimal.
+/// Parses a decimal number with at most 17 decimals and no exponent. The unit of the result is the last decimal.
 fn decimal(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (sign, digits) = match text.strip_prefix('-') {
@@ -104,7 +102,6 @@ fn decimal(text: &[u8]) -> Option<i128> {
     Some(sign * number)
 }
 
-/// Removes trailing zeros after the decimal point.
 fn trimmed(text: &str) -> &str {
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.'),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// A reply.
+/// A reply of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Reply {
     /// An integer.
@@ -31,7 +31,7 @@ impl Reply {
         Reply::Bulk(text.as_ref().to_vec())
     }
 
-    /// Appends the reply as RESP2.
+    /// Appends the reply, encoded as RESP2.
     pub fn encode(&self, into: &mut Vec<u8>) {
         match self {
             Reply::Int(number) => into.extend(format!(":{number}\r\n").bytes()),
@@ -125,7 +125,6 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Creates an array of these elements.
 macro_rules! array {
     ($($part:expr),* $(,)?) => {
         $crate::reply::Reply::Array(vec![$(Into::<$crate::reply::Reply>::into($part)),*])

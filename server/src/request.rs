@@ -9,11 +9,11 @@ pub enum Unread {
     Wrong(&'static str),
 }
 
-/// Decodes the next complete request in `bytes`, from `*at` on, and advances `*at` to its end.
+/// Decodes the next complete request in `bytes`, which begins at `*at`. Advances `*at` to the end of the request.
 ///
 /// # Errors
 ///
-/// [`Unread`] if no request is complete or the bytes violate the protocol; `*at` is unchanged.
+/// [`Unread`] if no request is complete or the bytes violate the protocol. `*at` is then unchanged.
 pub fn next(bytes: &[u8], at: &mut usize) -> Result<Vec<Vec<u8>>, Unread> {
     let mut here = *at;
     let mut request = Vec::new();
@@ -31,7 +31,7 @@ pub fn next(bytes: &[u8], at: &mut usize) -> Result<Vec<Vec<u8>>, Unread> {
             here = end + 2;
         }
     } else {
-        // An inline command.
+        // An inline command: words on one line.
         let line = line(bytes, &mut here)?;
         let words = line.split(|byte| *byte == b' ').map(<[u8]>::to_vec);
         request.extend(words.filter(|word| !word.is_empty()));

@@ -1,6 +1,6 @@
-//! Slots of a cluster.
+//! Slots of a Redis Cluster.
 
-/// Returns the slot of a key in a cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
+/// Returns the slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|sign| *sign == b'{').and_then(|open| {
         let rest = &key[open + 1..];

@@ -1,4 +1,4 @@
-//! Scripts that would not end.
+//! Scripts that would never end.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redlatch_server::{Config, Server};
@@ -22,7 +22,7 @@ fn an_endless_script_is_ended_wherever_it_loops() {
             reply.contains("Script ran for too long"),
             "{script}: {reply}"
         );
-        // The next one has its whole time.
+        // The time limit of the next script begins anew.
         let sent = server.command(0, 1, &["EVAL", "return 7", "0"]);
         assert_eq!(sent[0].bytes, b":7\r\n", "{script}");
     }

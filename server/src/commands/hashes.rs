@@ -1,4 +1,4 @@
-//! Commands for hashes.
+//! Hash commands.
 
 use super::{Answer, Execution, Hash, Refused};
 use crate::number::{double, integer, sum};
@@ -9,7 +9,7 @@ fn find<'h>(fields: &'h Hash, field: &[u8]) -> Option<&'h Vec<u8>> {
     fields.find(|(name, _)| name == field).map(|(_, text)| text)
 }
 
-/// Sets a field. Returns whether it is new.
+/// Returns whether the field is new.
 fn put(fields: &mut Hash, field: &[u8], text: Vec<u8>) -> bool {
     match fields.iter_mut().find(|(name, _)| name == field) {
         Some((_, before)) => *before = text,

@@ -29,7 +29,6 @@ pub(super) fn kind(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(Reply::Status(name.into()))
 }
 
-/// The type name that TYPE returns.
 pub(super) fn name_of(value: &Value) -> &'static str {
     match value {
         Value::String(_) => "string",
@@ -50,7 +49,6 @@ pub(super) fn rename(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(Reply::OK)
 }
 
-/// FLUSHDB and FLUSHALL.
 pub(super) fn flush(on: &mut Execution<'_>, is_all: bool) -> Answer<Reply> {
     let is_meant = |key: &Key| is_all || key.0 == on.around.database;
     let keys = on.keys.iter().map(|(key, _)| key);
@@ -69,7 +67,6 @@ pub(super) fn dbsize(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     Ok(keys.count().into())
 }
 
-/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
 pub(super) fn set_end(
     on: &mut Execution<'_>,
     command: &str,
@@ -103,7 +100,6 @@ pub(super) fn set_end(
     Ok(is_meant.into())
 }
 
-/// Sets the expiry of an existing key.
 pub(super) fn expire_at(on: &mut Execution<'_>, key: &[u8], expires: Option<i64>) {
     let (key, now) = (on.key(key), on.now());
     let before = match on.around.collects {
@@ -126,7 +122,7 @@ pub(super) fn persist(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(ends.into())
 }
 
-/// The reply of TTL and its variants: -2 if the key does not exist, -1 if it never expires.
+/// Replies -2 if the key does not exist, and -1 if it never expires.
 pub(super) fn told_end(
     on: &mut Execution<'_>,
     args: &[&[u8]],
@@ -157,7 +153,7 @@ pub(super) fn ping(_: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(text.unwrap_or(Reply::Status("PONG".into())))
 }
 
-/// Returns the replication section, whichever section is requested.
+/// INFO replies with the replication section, whichever section is requested.
 pub(super) fn info(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     Ok(on.around.replication.into())
 }
@@ -168,7 +164,6 @@ fn listeners(subscriptions: &Subscriptions, channel: &[u8]) -> usize {
         .map_or(0, |listeners| listeners.len())
 }
 
-/// PUBLISH and SPUBLISH.
 pub(super) fn tell(on: &mut Execution<'_>, args: &[&[u8]], is_sharded: bool) -> Answer<Reply> {
     on.published.push(Message {
         channel: args[0].to_vec(),
@@ -216,7 +211,6 @@ pub(super) fn pubsub(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     )))
 }
 
-/// Replaces the content of an entry.
 pub(super) fn with(value: Value, expires: Option<i64>) -> Option<Entry> {
     Some(Entry { value, expires })
 }

@@ -25,7 +25,7 @@ pub(super) fn lrange(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(items[places(items.len(), first, last)].to_vec().into())
 }
 
-/// LPUSH and RPUSH, and LPUSHX and RPUSHX, which create no list.
+/// LPUSHX and RPUSHX, where `begins` is false, create no list.
 pub(super) fn push(
     on: &mut Execution<'_>,
     args: &[&[u8]],
@@ -43,7 +43,6 @@ pub(super) fn push(
     })
 }
 
-/// Removes an item from one end of a list.
 fn take(items: &mut Items, is_left: bool) -> Option<Vec<u8>> {
     match is_left {
         true if items.is_empty() => None,
@@ -52,7 +51,6 @@ fn take(items: &mut Items, is_left: bool) -> Option<Vec<u8>> {
     }
 }
 
-/// LPOP and RPOP.
 pub(super) fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_left: bool) -> Answer<Reply> {
     let Some(most) = args.get(1) else {
         let item = on.edit(args[0], |items: &mut Items| Ok(take(items, is_left)))?;

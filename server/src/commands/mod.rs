@@ -19,21 +19,19 @@ use crate::slot::slot;
 pub(crate) use table::{Command, Does, OF_CONNECTIONS, command};
 pub use table::{is_data_command, keys_of};
 
-/// An error reply. `redis.call` ends the script with it, `redis.pcall` returns it to the script.
+/// An error reply. `redis.call` raises it in the script, `redis.pcall` returns it to the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) String);
 
 pub(crate) type Answer<T> = Result<T, Refused>;
 
-/// The fields of a hash with their values.
 pub(crate) type Hash = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The members of a sorted set with their scores.
 pub(crate) type Sorted = Vec<(Vec<u8>, Score)>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The error for a command that needs memory at `maxmemory`.
+/// The error for a command that needs memory on a server at `maxmemory`.
 pub(crate) const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 impl Refused {
@@ -59,7 +57,7 @@ static NO_SUBSCRIPTIONS: Subscriptions = BTreeMap::new();
 static NO_COMMANDS: BTreeSet<String> = BTreeSet::new();
 static NO_SLOTS: BTreeSet<u16> = BTreeSet::new();
 
-/// The state of a server, besides its keys, that commands read.
+/// The state of a server, except for its keys, as commands see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// The database.
@@ -72,13 +70,13 @@ pub struct Surroundings<'a> {
     pub subscriptions: &'a Subscriptions,
     /// The subscriptions to sharded channels.
     pub shard_subscriptions: &'a Subscriptions,
-    /// The error for every write, such as that of a replica.
+    /// The error for every write, such as a replica's `READONLY`.
     pub refuses_writes: Option<&'a str>,
     /// Whether commands that need memory fail, as at `maxmemory`.
     pub is_full: bool,
     /// The commands, in lower case, that the user may not run.
     pub denied: &'a BTreeSet<String>,
-    /// Slots under migration. Keys missing here may be on the target server.
+    /// Slots under migration. A key that is missing here may be on the target server.
     pub leaving: &'a BTreeSet<u16>,
     /// Whether scripts may use only their declared keys.
     pub keys_are_declared: bool,
@@ -122,13 +120,12 @@ pub struct Execution<'a> {
     around: Surroundings<'a>,
     changes: Vec<Change>,
     published: Vec<Message>,
-    /// Whether the script has called a write command. Later commands are then not refused for the server's state.
+    /// Whether the script has written. Redis then runs later commands of the script even if the server's state refuses
+    /// them.
     has_written: bool,
-    /// The declared keys of the running script.
     declared: Option<Vec<Vec<u8>>>,
 }
 
-/// A type of content.
 pub(crate) trait Content: Default + 'static {
     fn of(value: &Value) -> Option<&Self>;
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
@@ -205,7 +202,6 @@ impl<'a> Execution<'a> {
         self.try_call(words).unwrap_or_else(Reply::from)
     }
 
-    /// Runs a command of a script.
     pub(crate) fn try_call(&mut self, words: &[&[u8]]) -> Answer<Reply> {
         let unknown = || Refused::new("ERR Unknown Redis command called from script");
         let (name, args) = words.split_first().ok_or_else(unknown)?;
@@ -227,17 +223,14 @@ impl<'a> Execution<'a> {
         self.run(command, args)
     }
 
-    /// Refuses all further writes.
     pub(crate) fn refuse_writes(&mut self, refusal: &'a str) {
         self.around.refuses_writes = Some(refusal);
     }
 
-    /// Sets the declared keys of a script.
     pub(crate) fn declare(&mut self, keys: &[&[u8]]) {
         self.declared = Some(keys.iter().map(|key| key.to_vec()).collect());
     }
 
-    /// Runs a command unless the server's state refuses it.
     fn run(&mut self, command: &Command, args: &[&[u8]]) -> Answer<Reply> {
         if !command.takes(args.len()) {
             let name = command.name;
@@ -257,7 +250,6 @@ impl<'a> Execution<'a> {
         (command.run)(self, args)
     }
 
-    /// Refuses an undeclared key.
     fn may_reach(&self, command: &Command, args: &[&[u8]]) -> Answer<()> {
         let Some(declared) = self.declared.as_ref() else {
             return Ok(());
@@ -276,7 +268,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Refuses a script's access to a key that may already be migrated. Clients are redirected before.
+    /// Refuses a script's access to a key that may already be on the target server. A client's command is redirected
+    /// instead.
     fn is_here(&self, command: &Command, args: &[&[u8]]) -> Answer<()> {
         if self.declared.is_none() || self.around.leaving.is_empty() {
             return Ok(());
@@ -291,7 +284,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The server's time in ms.
+    /// The server's time, in ms since 1970.
     fn now(&self) -> i64 {
         self.around.now.div_euclid(1000)
     }
@@ -304,7 +297,7 @@ impl<'a> Execution<'a> {
         self.keys.get(&self.key(key), self.now())
     }
 
-    /// The content of a key, which must have this type.
+    /// Returns an error if the key has another type.
     fn read<C: Content>(&self, key: &[u8]) -> Answer<Option<&C>> {
         match self.entry(key) {
             None => Ok(None),
@@ -315,7 +308,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Changes the content of a key in place. A missing key starts empty, and an empty key is removed.
+    /// Changes the content of a key in place. Creates a missing key, and removes a key that becomes empty.
     fn edit<C: Content, T>(
         &mut self,
         key: &[u8],
@@ -350,7 +343,6 @@ impl<'a> Execution<'a> {
         Ok(result)
     }
 
-    /// Sets or removes a key.
     fn put(&mut self, key: &[u8], entry: Option<Entry>) {
         let key = self.key(key);
         let before = self.keys.replace(key.clone(), entry);

@@ -3,23 +3,22 @@
 use super::{Answer, Execution, Refused};
 use crate::number::integer;
 
-/// The time to live that a command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// The key never expires.
     Endless,
     /// The key keeps its time to live.
     Kept,
-    /// The key expires at this time in ms.
+    /// The key expires at this time, in ms since 1970.
     Until(i64),
 }
 
-/// The unit of a time to live: seconds or ms, relative or since 1970.
+/// The unit of a time to live: whether it is seconds, else ms, and whether it counts from 1970, else from now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit(pub(super) bool, pub(super) bool);
 
 impl Unit {
-    /// The unit of an option of SET or GETEX.
+    /// Returns the unit that an option of SET or GETEX names.
     pub(super) fn named(option: &[u8]) -> Option<Unit> {
         Some(match option.to_ascii_uppercase().as_slice() {
             b"EX" => Unit(true, false),
@@ -30,7 +29,7 @@ impl Unit {
         })
     }
 
-    /// The expiry in ms; `None` if it overflows.
+    /// Returns the expiry, in ms since 1970. `None` if it overflows.
     pub(super) fn end(self, time: i64, now: i64) -> Option<i64> {
         let time = if self.0 {
             time.checked_mul(1000)?
@@ -46,7 +45,7 @@ impl Unit {
 }
 
 impl Execution<'_> {
-    /// Parses the positive number after a time-to-live option.
+    /// Parses the number after an option such as `EX`, which must be positive.
     pub(super) fn life(&self, command: &str, unit: Unit, time: &[u8]) -> Answer<Life> {
         let time = integer(time)?;
         let end = unit.end(time, self.now()).filter(|_| time > 0);
@@ -55,7 +54,6 @@ impl Execution<'_> {
     }
 }
 
-/// Compares an argument with a keyword, ignoring case.
 pub(super) fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

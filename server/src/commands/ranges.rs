@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Answer, Refused, Sorted};
 use crate::number::double;
 
-/// The indices from the first to the last one. Negative arguments count from the end.
+/// Returns the indices from `first` to `last`, both included. Negative arguments count from the end.
 pub(super) fn places(length: usize, first: i64, last: i64) -> Range<usize> {
     let length = length as i64;
     let at = |place: i64| {
@@ -20,7 +20,7 @@ pub(super) fn places(length: usize, first: i64, last: i64) -> Range<usize> {
     begin as usize..end as usize
 }
 
-/// The index, counted from the end if negative; `None` if it is out of range.
+/// Returns an index. A negative argument counts from the end. `None` if it is out of range.
 pub(super) fn place(length: usize, place: i64) -> Option<usize> {
     let place = if place < 0 {
         place.checked_add(length as i64)?
@@ -30,7 +30,6 @@ pub(super) fn place(length: usize, place: i64) -> Option<usize> {
     usize::try_from(place).ok().filter(|place| *place < length)
 }
 
-/// A bound of a score range.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     score: f64,
@@ -50,7 +49,6 @@ impl Bound {
     }
 }
 
-/// A range of scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scores {
     least: Bound,
@@ -58,7 +56,7 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// Parses a range such as `5`, `(5` (exclusive) or `-inf`.
+    /// Parses bounds such as `5`, `(5` (exclusive) or `-inf`.
     pub(super) fn read(least: &[u8], most: &[u8]) -> Answer<Scores> {
         Ok(Scores {
             least: Bound::read(least)?,
@@ -66,7 +64,7 @@ impl Scores {
         })
     }
 
-    /// The indices of the members with scores in the range.
+    /// Returns the indices of the members whose scores are in the range.
     pub(super) fn places(self, members: &Sorted) -> Range<usize> {
         let Scores { least, most } = self;
         let is_before = |score: f64| score < least.score || least.is_open && score == least.score;

@@ -8,7 +8,6 @@ use super::{Answer, Execution, Hash, Refused, Sorted};
 use crate::number::{self, integer};
 use crate::reply::{Reply, array};
 
-/// Arguments of a scan.
 struct Wanted<'w> {
     cursor: u64,
     pattern: Option<&'w [u8]>,
@@ -46,8 +45,8 @@ impl<'w> Wanted<'w> {
     }
 }
 
-/// Iterates over the keys in the order of their hashes; the cursor is the hash of the next key. A key that exists
-/// during the whole scan is therefore returned, whatever else changes.
+/// Iterates over the keys in the order of their hashes. The cursor is the hash of the next key. So a scan returns each key
+/// that exists from its beginning to its end, whatever changes meanwhile.
 pub(super) fn scan(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     let wanted = Wanted::read(args[0], &args[1..], true)?;
     let (database, now) = (on.around.database, on.now());
@@ -78,7 +77,6 @@ fn hash(key: &[u8]) -> u64 {
     })
 }
 
-/// Returns all elements of the key in one reply.
 fn whole(parts: impl Iterator<Item = [Option<Vec<u8>>; 2]>) -> Answer<Reply> {
     let parts: Vec<Vec<u8>> = parts.flatten().flatten().collect();
     Ok(array!["0", parts])
@@ -120,7 +118,7 @@ pub(super) fn keys(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(keys.into())
 }
 
-/// Matches a name against a pattern with `*`, `?`, `[a-c]`, `[^a]` and `\`.
+/// Supports `*`, `?`, `[a-c]`, `[^a]` and `\`.
 pub(super) fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let Some((sign, rest)) = pattern.split_first() else {
         return name.is_empty();
@@ -143,7 +141,8 @@ pub(super) fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Matches a byte against the class after its opening bracket, and returns the rest of the pattern.
+/// Matches a byte against a class, whose opening bracket was removed. Returns whether it matches, and the rest of the
+/// pattern.
 fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let (is_not, mut rest) = match pattern.strip_prefix(b"^") {
         Some(rest) => (true, rest),

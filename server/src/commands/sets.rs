@@ -56,7 +56,6 @@ pub(super) fn smismember(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply
     Ok(Reply::Array(found.collect::<Answer<_>>()?))
 }
 
-/// Combines the members of the first set with the others.
 pub(super) fn join(
     on: &mut Execution<'_>,
     keys: &[&[u8]],

@@ -12,7 +12,6 @@ fn find(members: &Sorted, member: &[u8]) -> Option<usize> {
     members.iter().position(|(name, _)| name == member)
 }
 
-/// Sets the score of a member and moves it to its position.
 fn put(members: &mut Sorted, member: &[u8], score: Score) {
     if let Some(before) = find(members, member) {
         members.remove(before);
@@ -45,7 +44,6 @@ impl Execution<'_> {
     }
 }
 
-/// The options of ZADD.
 #[derive(Default)]
 struct Adding {
     only_new: bool,
@@ -57,7 +55,6 @@ struct Adding {
 }
 
 impl Adding {
-    /// Parses the options and returns their number.
     fn read(args: &[&[u8]]) -> Answer<(Adding, usize)> {
         let mut adding = Adding::default();
         let mut count = 0;
@@ -98,7 +95,7 @@ impl Adding {
         Err(Refused(format!("ERR {text}")))
     }
 
-    /// The new score of a member; `None` to keep it.
+    /// Returns the new score of a member. `None` to change nothing.
     fn of(&self, before: Option<Score>, given: f64) -> Answer<Option<Score>> {
         let score = match before {
             None if self.only_old => return Ok(None),
@@ -180,7 +177,6 @@ pub(super) fn zcount(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
         .into())
 }
 
-/// ZRANK and ZREVRANK.
 pub(super) fn rank(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
     let Some(members) = on.read::<Sorted>(args[0])? else {
         return Ok(Reply::Nil);
@@ -192,7 +188,7 @@ pub(super) fn rank(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> 
     })
 }
 
-/// ZRANGE and its variants ZRANGEBYSCORE, ZREVRANGE and ZREVRANGEBYSCORE.
+/// Executes ZRANGE, ZRANGEBYSCORE, ZREVRANGE and ZREVRANGEBYSCORE.
 pub(super) fn range(
     on: &mut Execution<'_>,
     args: &[&[u8]],
@@ -254,7 +250,7 @@ pub(super) fn range(
     Ok(Reply::Array(found.flat_map(told).collect()))
 }
 
-/// The indices of a range of ranks, counted from the other end if reversed.
+/// Returns the indices of a range of ranks. If reversed, ranks count from the end.
 fn ranked(length: usize, first: i64, last: i64, is_reverse: bool) -> Range<usize> {
     let found = places(length, first, last);
     match is_reverse {
@@ -290,7 +286,6 @@ pub(super) fn zremrangebyrank(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<
     )
 }
 
-/// ZPOPMIN and ZPOPMAX.
 pub(super) fn pop(on: &mut Execution<'_>, args: &[&[u8]], is_reverse: bool) -> Answer<Reply> {
     let most = args.get(1).map_or(Ok(1), |most| count(most))?;
     let mut gone = remove(on, args[0], |members| {

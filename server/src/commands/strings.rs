@@ -10,7 +10,7 @@ use crate::reply::Reply;
 const OVERFLOW: &str = "ERR increment or decrement would overflow";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// Maximum length of a string in bytes.
+/// The maximum length of a string, in bytes.
 const LONGEST: usize = 512 * 1024 * 1024;
 
 impl Execution<'_> {
@@ -107,7 +107,6 @@ pub(super) fn setnx(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(is_new.into())
 }
 
-/// SETEX and PSETEX.
 pub(super) fn set_for(
     on: &mut Execution<'_>,
     command: &str,

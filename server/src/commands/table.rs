@@ -1,11 +1,11 @@
-//! The table of commands: their needs, arguments and keys.
+//! The table of commands: what they do, and their arguments and keys.
 
 use super::options::Unit;
 use super::{Answer, Execution, hashes, keys, lists, scan, sets, sorted, strings};
 use crate::number::integer;
 use crate::reply::Reply;
 
-/// Whether a command writes, and needs memory for it.
+/// Whether a command writes, and whether writing needs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
     Read,
@@ -13,7 +13,6 @@ pub(crate) enum Does {
     Grow,
 }
 
-/// Which arguments of a command are keys.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     None,
@@ -29,7 +28,7 @@ pub(super) type Run = fn(&mut Execution<'_>, &[&[u8]]) -> Answer<Reply>;
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) does: Does,
-    /// Minimum and maximum number of arguments.
+    /// The minimum number of arguments. `most` is the maximum number.
     least: usize,
     most: usize,
     keys: Keys,
@@ -57,7 +56,7 @@ const ANY: usize = usize::MAX;
 
 macro_rules! commands {
     ($($name:literal $does:ident $least:literal..=$most:tt $keys:ident $run:expr;)*) => {
-        /// Commands on keys, in the order of their names.
+        /// The data commands. Sorted by name, for binary search.
         static COMMANDS: &[Command] = &[$(Command {
             name: $name,
             does: Does::$does,
@@ -172,7 +171,7 @@ commands! {
     "zscore" Read 2..=2 First sorted::zscore;
 }
 
-/// Commands for connections and the server, which scripts may not call, with their minimum number of arguments.
+/// Commands for connections and the server, each with its minimum number of arguments. Scripts may not call them.
 #[rustfmt::skip]
 pub(crate) const OF_CONNECTIONS: &[(usize, &str)] = &[
     (1, "acl"), (1, "auth"), (1, "client"), (1, "cluster"), (1, "command"), (2, "config"), (2, "eval"),
@@ -181,7 +180,6 @@ pub(crate) const OF_CONNECTIONS: &[(usize, &str)] = &[
     (1, "subscribe"), (0, "sunsubscribe"), (0, "unsubscribe"), (2, "wait"),
 ];
 
-/// Finds a command by its name, ignoring case.
 pub(crate) fn command(name: &[u8]) -> Option<&'static Command> {
     let lower = |it: &u8| it.to_ascii_lowercase();
     let found = COMMANDS.binary_search_by(|it| it.name.bytes().cmp(name.iter().map(lower)));
@@ -194,12 +192,12 @@ pub(super) fn is_of_connections(name: &[u8]) -> bool {
         || name.eq_ignore_ascii_case(b"asking")
 }
 
-/// Returns whether scripts may call the command: it works on keys, channels or the clock.
+/// Returns whether scripts may call the command. Such a command works on keys, channels or the clock.
 pub fn is_data_command(name: &[u8]) -> bool {
     command(name).is_some()
 }
 
-/// Returns the keys among the arguments of a command, which determine its slot.
+/// Returns the arguments of a command that are keys. They determine the slot of the command.
 pub fn keys_of<'w>(words: &[&'w [u8]]) -> Vec<&'w [u8]> {
     let Some((name, args)) = words.split_first() else {
         return Vec::new();

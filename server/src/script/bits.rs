@@ -1,8 +1,8 @@
-//! The library `bit` of scripts.
+//! The library `bit`, which scripts can use.
 
 use mlua::{Lua, Table, Variadic};
 
-/// Converts a number to 32 bits.
+/// Converts a number to 32 bits, modulo 2^32.
 fn bits(number: f64) -> u32 {
     number.round_ties_even().rem_euclid(4_294_967_296.0) as u32
 }

@@ -1,4 +1,4 @@
-//! Conversion between Lua values and replies, by the rules of Redis.
+//! Converts Lua values to replies and back, by the rules of Redis.
 
 use std::cell::RefCell;
 
@@ -8,10 +8,9 @@ use crate::commands::{Answer, Execution, Refused};
 use crate::number::general;
 use crate::reply::Reply;
 
-/// Maximum depth of nested tables; deeper tables are cut off.
+/// Tables that are nested deeper are cut off.
 const DEEPEST: usize = 200;
 
-/// An argument of a command.
 enum Word {
     Bytes(mlua::BorrowedBytes),
     Text(String),
@@ -26,7 +25,6 @@ impl AsRef<[u8]> for Word {
     }
 }
 
-/// Runs a command that a script calls.
 pub(super) fn called(on: &RefCell<&mut Execution<'_>>, args: MultiValue) -> Answer<Reply> {
     if args.is_empty() {
         let text = "ERR Please specify at least one argument for this redis lib call";
@@ -45,7 +43,6 @@ pub(super) fn called(on: &RefCell<&mut Execution<'_>>, args: MultiValue) -> Answ
     on.borrow_mut().try_call(&words)
 }
 
-/// Converts a reply to a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     let field = |name: &str, text: &str| {
         let table = lua.create_table()?;
@@ -68,7 +65,6 @@ pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
     }
 }
 
-/// Converts a Lua value to a reply.
 pub(super) fn from_lua(value: &Value) -> Reply {
     reply_of(value, 0)
 }
@@ -87,7 +83,7 @@ fn reply_of(value: &Value, depth: usize) -> Reply {
     }
 }
 
-/// Converts a double to an integer as C does: truncated, and the minimum if it does not fit.
+/// Converts a double to an integer as C on x86-64 does: truncates it, or returns the minimum if it does not fit.
 fn whole(number: f64) -> i64 {
     let is_in_range = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
     if is_in_range { number as i64 } else { i64::MIN }
@@ -131,7 +127,6 @@ fn reply_of_table(table: &Table, depth: usize) -> Reply {
     Reply::Array(items.collect())
 }
 
-/// The keys of a table, with their values if requested.
 fn flattened(table: &Table, depth: usize, has_values: bool) -> Reply {
     let mut items = Vec::new();
     for pair in table.pairs::<Value, Value>() {

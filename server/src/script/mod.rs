@@ -1,4 +1,4 @@
-//! Scripts: Lua 5.1 with the API of Redis.
+//! Lua 5.1 scripts with the API of Redis.
 
 mod bits;
 mod convert;
@@ -17,19 +17,19 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, VmState}
 use crate::commands::{Answer, Execution, Refused};
 use crate::reply::Reply;
 
-/// The chunk name in Lua's error messages.
+/// The name of the script in Lua's error messages.
 const NAME: &str = "@user_script";
 
-/// Number of instructions between checks of the limit.
+/// The time limit is checked after this many instructions.
 const TICK: u32 = 100_000;
 
-/// Maximum number of checks of a script, equal to some seconds.
+/// A script fails after this many checks, which are some seconds.
 const MOST_TICKS: u64 = 1000;
 
-/// The error of a script that exceeded the limit.
+/// The error of a script that ran for too long.
 pub const TOO_LONG: &str = "Script ran for too long";
 
-/// The cache of compiled scripts is cleared at this size.
+/// The cache of compiled scripts is cleared when it has this many scripts.
 const MOST_COMPILED: usize = 4096;
 
 /// The text of a script and its SHA1.
@@ -66,9 +66,9 @@ impl fmt::Debug for Script {
     }
 }
 
-/// A script interpreter, which compiles each text once. Clones share it. It runs one script at a time.
+/// An interpreter, which compiles each script once and runs one script at a time. Clones share the compiled scripts.
 ///
-/// Only compiled code outlives a run, so several servers may share an engine.
+/// Except for compiled code, nothing is kept after a run. So several servers may share an engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Mutex<Result<Inner, String>>>);
 
@@ -76,9 +76,9 @@ struct Inner {
     lua: Lua,
     run: Function,
     compiled: HashMap<Arc<str>, Function>,
-    /// Replacement scripts, by the hash of the replaced script.
+    /// The replacements, by the hash of the replaced script.
     replaced: HashMap<Arc<str>, Function>,
-    /// Number of checks of the running script.
+    /// How often the running script was checked.
     ticks: Arc<AtomicU64>,
 }
 
@@ -91,7 +91,7 @@ impl Engine {
         )))
     }
 
-    /// Runs a script with these keys and arguments. An error does not undo earlier commands of the script.
+    /// Runs a script with these keys and arguments. If the script fails, the effects of its earlier commands remain.
     pub fn run(
         &self,
         script: &Script,
@@ -106,7 +106,7 @@ impl Engine {
         reply.unwrap_or_else(|refusal| refusal)
     }
 
-    /// Compiles a script ahead of its first run.
+    /// Compiles a script before its first run.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Engine {
         self.with(|inner| inner.compiled(script).map(drop))
     }
 
-    /// Replaces the script with this hash by another text, so that tests can plant bugs in scripts.
+    /// Replaces the script with this hash by another text. So a test can plant a bug in a script.
     ///
     /// # Errors
     ///
@@ -169,7 +169,6 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Ends scripts that exceed the limit.
     fn limit(&self) -> mlua::Result<()> {
         let ticks = Arc::clone(&self.ticks);
         let triggers = HookTriggers::new().every_nth_instruction(TICK);
@@ -177,7 +176,7 @@ impl Inner {
             if ticks.fetch_add(1, Ordering::Relaxed) < MOST_TICKS {
                 return Ok(VmState::Continue);
             }
-            // Every further instruction fails, so that `pcall` cannot keep the script running.
+            // From now on every instruction fails, so that a script cannot continue with `pcall`.
             let triggers = HookTriggers::new().every_nth_instruction(1);
             lua.set_global_hook(triggers, |_, _| Err(mlua::Error::runtime(TOO_LONG)))?;
             Err(mlua::Error::runtime(TOO_LONG))
@@ -253,7 +252,6 @@ impl Inner {
     }
 }
 
-/// The SHA1 of a text in hexadecimal.
 pub(crate) fn sha1(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }

@@ -1,4 +1,4 @@
-//! Functions for scripts in Rust, and errors of scripts.
+//! Functions in Rust that scripts use, and the errors of scripts.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -17,7 +17,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The functions passed to the prelude.
+/// The functions that the prelude uses.
 pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     table.set("bit", bits::library(lua)?)?;
@@ -70,7 +70,7 @@ pub(super) fn table(lua: &Lua) -> mlua::Result<Table> {
     Ok(table)
 }
 
-/// The generator of `lrand48`, so that every engine returns the same numbers.
+/// Generates the numbers of `lrand48`, so every engine returns the same numbers.
 fn randomness(lua: &Lua, table: &Table) -> mlua::Result<()> {
     let seeded = |seed: u64| (seed << 16) | 0x330e;
     let state = std::sync::Arc::new(Mutex::new(seeded(0)));
@@ -106,7 +106,7 @@ fn randomness(lua: &Lua, table: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// An error at the line where the script called the running function.
+/// An error with the line at which the script called the running function.
 pub(super) fn raised(lua: &Lua, text: &str) -> Error {
     let place = lua.inspect_stack(1, |caller| {
         let name = caller.source().short_src.map(|name| name.into_owned());
@@ -118,7 +118,6 @@ pub(super) fn raised(lua: &Lua, text: &str) -> Error {
     }
 }
 
-/// The root cause.
 fn root(error: &Error) -> &Error {
     match error {
         Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => root(cause),
@@ -126,7 +125,6 @@ fn root(error: &Error) -> &Error {
     }
 }
 
-/// The message of an error.
 pub(super) fn text_of(error: &Error) -> String {
     match root(error) {
         Error::RuntimeError(text)
@@ -139,7 +137,7 @@ pub(super) fn text_of(error: &Error) -> String {
     }
 }
 
-/// An error as handlers in scripts receive it: a text, or a table with a text.
+/// Converts an error for the script's own handlers: to a text, or to a table with a text.
 fn seen(lua: &Lua, value: Value) -> mlua::Result<Value> {
     let Value::Error(error) = &value else {
         return Ok(value);
@@ -153,7 +151,7 @@ fn seen(lua: &Lua, value: Value) -> mlua::Result<Value> {
     lua.create_string(text).map(Value::String)
 }
 
-/// The line at which a script failed, followed by the error.
+/// Returns the line at which a script failed, followed by the error.
 fn described(lua: &Lua, value: &Value) -> mlua::Result<mlua::LuaString> {
     let mut line = 0;
     for level in 1..200 {
@@ -196,7 +194,7 @@ fn described(lua: &Lua, value: &Value) -> mlua::Result<mlua::LuaString> {
     lua.create_string(text)
 }
 
-/// The error reply of a failed script, from the description of its handler.
+/// The error reply of a failed script. `value` is what `described` returned.
 pub(super) fn failure(value: &Value, hash: &str) -> Reply {
     let text = match value {
         Value::String(text) => String::from_utf8_lossy(&text.as_bytes()).into_owned(),

@@ -1,13 +1,13 @@
 -- Prepares the environment of scripts: read-only globals and the table `redis`.
 --
--- The argument contains the functions written in Rust. Returns the function that runs a script.
+-- The argument is a table of functions in Rust. Returns the function that runs a script.
 local native = ...
 local error, pcall, rawget, rawset = error, pcall, rawget, rawset
 local setmetatable, getmetatable, tostring, type, xpcall = setmetatable, getmetatable, tostring, type, xpcall
 local loadstring, resume, concat, sub, find = loadstring, coroutine.resume, table.concat, string.sub, string.find
 local READ_ONLY = 'Attempt to modify a readonly table'
 
--- The tables behind the read-only tables.
+-- The content of each read-only table.
 local behind = setmetatable({}, {__mode = 'k'})
 
 local function refuse_change()
@@ -20,7 +20,7 @@ local function protected(content)
     return shown
 end
 
--- Converts an error for scripts: the text of an error table.
+-- Converts an error as scripts see it: an error table becomes its text.
 local function seen(is_done, ...)
     if is_done then
         return true, ...
@@ -115,8 +115,8 @@ function globals.pcall(...)
     return seen(pcall(...))
 end
 
--- The handler runs after the failure: Lua does not count instructions in a handler called by an error of the count
--- hook.
+-- The handler runs after `pcall` has returned. If the count hook raises an error, Lua would not count the instructions of a
+-- handler that runs at once.
 function globals.xpcall(work, handler)
     local function ended(is_done, ...)
         if is_done then
@@ -154,7 +154,7 @@ function globals.getmetatable(content)
     return not behind[content] and getmetatable(content) or nil
 end
 
--- Bytecode is refused, because the interpreter does not validate it.
+-- The interpreter does not validate bytecode, so bytecode is refused.
 function globals.loadstring(text, ...)
     if type(text) == 'string' and sub(text, 1, 1) == '\27' then
         return nil, 'attempt to load chunk with wrong mode'

@@ -1,10 +1,9 @@
-//! The library `struct` of scripts: packs numbers and texts into bytes.
+//! The library `struct`, with which scripts pack numbers and texts into bytes.
 
 use mlua::{Lua, MultiValue, Table, Value};
 
 use super::natives::raised;
 
-/// One part of a format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
     /// An integer with this number of bytes.
@@ -14,14 +13,14 @@ enum Part {
     },
     Float,
     Double,
-    /// A text of this many bytes; without a number the whole text, or the length given by the number before it.
+    /// A text of this many bytes. Without a number: to pack, the whole text; to unpack, the length that the previous number
+    /// gives.
     Chars(usize),
     /// A zero-terminated text.
     Text,
     Padding,
 }
 
-/// Parses a format part by part.
 struct Format<'f> {
     rest: &'f [u8],
     is_little: bool,
@@ -48,7 +47,7 @@ impl<'f> Format<'f> {
         std::str::from_utf8(number).ok()?.parse().ok()
     }
 
-    /// The next part and the padding before it at this position.
+    /// Returns the next part, and how much padding precedes it at the position `at`.
     fn next(&mut self, at: usize) -> Result<Option<(Part, usize)>, (usize, String)> {
         while let Some((sign, rest)) = self.rest.split_first() {
             self.rest = rest;
@@ -136,7 +135,7 @@ fn number_in(value: Option<&Value>) -> Option<f64> {
     }
 }
 
-/// The low 64 bits of a number, as a C compiler converts a double.
+/// Returns the low 64 bits of a number, as a C compiler converts a double.
 fn bits_of(number: f64) -> u64 {
     if number < 0.0 {
         (number as i64).cast_unsigned()
@@ -164,7 +163,7 @@ fn pack(format: &[u8], args: &[Value]) -> Result<Vec<u8>, (usize, String)> {
         match part {
             Part::Int { size, .. } => {
                 let bits = bits_of(number()?);
-                // Bytes above 64 bits are zero, whatever the sign.
+                // Bytes beyond the low 64 bits are zero, even for a negative number.
                 let bytes = (0..size).map(|at| if at < 8 { (bits >> (8 * at)) as u8 } else { 0 });
                 packed.extend(ordered(bytes.collect(), format.is_little));
             }

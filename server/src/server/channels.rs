@@ -1,4 +1,4 @@
-//! Subscriptions and delivery of messages.
+//! Subscriptions, and the delivery of messages.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::commands::{Message, Subscriptions};
 use crate::reply::{Reply, array};
 
 impl Server {
-    /// Publishes a message to local subscribers without a request.
+    /// Publishes a message to the subscribers on this server, without a request.
     pub fn publish(&mut self, message: &Message) -> Vec<Delivery> {
         self.deliver(message);
         std::mem::take(&mut self.out)
@@ -33,7 +33,7 @@ impl Server {
         std::mem::take(&mut self.out)
     }
 
-    /// Adds or ends subscriptions, and replies with the number that remains.
+    /// Replies with the number of subscriptions that remain.
     pub(super) fn change_subscriptions(&mut self, connection: u64, command: &str, args: &[&[u8]]) {
         let (plain, is_sharded) = match command.strip_prefix('s') {
             Some(rest @ ("subscribe" | "unsubscribe")) => (rest, true),
@@ -64,7 +64,6 @@ impl Server {
         }
     }
 
-    /// Sends a message to the local subscribers of its channel.
     pub(super) fn deliver(&mut self, message: &Message) {
         let subscriptions = self.subscriptions(message.is_sharded);
         let Some(listeners) = subscriptions.get(&message.channel).cloned() else {
@@ -81,7 +80,7 @@ impl Server {
         }
     }
 
-    /// Whether the connection has subscriptions, which restrict its commands.
+    /// A connection with subscriptions may run only a few commands.
     pub(super) fn listens(&self, connection: u64) -> bool {
         let mut listeners = self.channels.values().chain(self.shard_channels.values());
         listeners.any(|listeners| listeners.contains(&connection))

@@ -1,4 +1,4 @@
-//! Commands about the own connection: AUTH, SELECT, HELLO, CLIENT.
+//! Commands about the connection that sends them: AUTH, SELECT, HELLO, CLIENT.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ impl Server {
         }
     }
 
-    /// HELLO for RESP2, including AUTH and SETNAME.
+    /// Supports only RESP2.
     pub(super) fn hello(&mut self, connection: u64, args: &[&[u8]]) -> Reply {
         if let Some(version) = args.first()
             && *version != b"2"
@@ -116,7 +116,7 @@ impl Server {
         Reply::OK
     }
 
-    /// CLIENT: names, ids and the list of connections. Other subcommands are accepted without effect.
+    /// Supports names, ids and the list of connections. Other subcommands have no effect.
     pub(super) fn client(&mut self, now: i64, connection: u64, args: &[&[u8]]) -> Reply {
         match (args[0].to_ascii_uppercase().as_slice(), &args[1..]) {
             (b"SETNAME", [name]) => self.set_name(connection, name),

@@ -10,7 +10,7 @@ pub(super) fn error(text: impl Into<String>) -> Reply {
 }
 
 impl Server {
-    /// Runs a request; `None` if its replies were already sent.
+    /// Returns `None` if the replies were already sent.
     pub(super) fn run(&mut self, now: i64, connection: u64, request: &[&[u8]]) -> Option<Reply> {
         let (name, args) = request.split_first()?;
         let said = String::from_utf8_lossy(name);
@@ -84,8 +84,8 @@ impl Server {
         })
     }
 
-    /// Returns the error that refuses a command (in lower case) on a connection regardless of its arguments: missing
-    /// authentication or rights, a server that loads its keys, or subscriptions.
+    /// Returns the error with which the connection's state refuses a command, whatever its arguments are. Reasons are
+    /// missing authentication, missing rights, loading and subscriptions. `name` is in lower case.
     pub fn refusal(&self, connection: u64, name: &str) -> Option<Reply> {
         let from = self.connections.get(&connection)?;
         let may_pass = matches!(name, "auth" | "quit" | "hello");
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-/// The reply to COMMAND INFO, which only reports that a command exists.
+/// The reply to COMMAND INFO contains only the names of the commands that exist.
 fn known(names: &[&[u8]]) -> Reply {
     let told = names.iter().map(|name| {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -143,6 +143,6 @@ fn unknown(name: &str, args: &[&[u8]]) -> Reply {
         .map(|arg| format!("'{}' ", String::from_utf8_lossy(arg)));
     let args: String = args.collect();
     let text = format!("ERR unknown command '{name}', with args beginning with: {args}");
-    // An error must fit on one line.
+    // An error reply has only one line.
     error(text.replace(['\r', '\n'], " "))
 }

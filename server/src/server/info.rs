@@ -3,7 +3,7 @@
 use super::Server;
 use crate::reply::Reply;
 
-/// The reply to INFO replication of a master without replicas.
+/// The replication section of a master without replicas.
 pub(super) fn alone(id: &str) -> String {
     let before = "0".repeat(40);
     format!(
@@ -13,7 +13,7 @@ pub(super) fn alone(id: &str) -> String {
 }
 
 impl Server {
-    /// The reply to INFO for one section or the default sections.
+    /// Replies to INFO for one section, or for the default sections.
     pub(super) fn info(&self, section: &str, now: i64) -> String {
         let sections = match section {
             "server" => vec![self.info_of_server(now)],
@@ -32,7 +32,7 @@ impl Server {
     }
 
     fn info_of_server(&self, now: i64) -> String {
-        // Negative if the clock was set back.
+        // The uptime is negative if the clock was set back.
         let up = now.div_euclid(1_000_000) - self.started.div_euclid(1_000_000);
         let (mode, id) = (self.mode, &self.run_id);
         format!(
@@ -48,7 +48,7 @@ impl Server {
         )
     }
 
-    /// The reply to CONFIG GET for a setting, or for settings that contain the text between the stars.
+    /// Replies to CONFIG GET. Without its stars, `pattern` is a setting or a part of its name.
     pub(super) fn config(&self, pattern: &str) -> Reply {
         let fsync = if self.config.remembers {
             "always"

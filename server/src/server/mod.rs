@@ -17,15 +17,15 @@ use crate::script::{Engine, Script};
 /// Settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The seed of its ids.
+    /// The seed of the server's ids.
     pub seed: u64,
-    /// The required user and password; the user `default` needs no name.
+    /// The user and the password that clients need. The user `default` may be omitted.
     pub user: Option<(String, String)>,
-    /// Whether it reports an append-only file that is synced on each write.
+    /// Whether the server reports an append-only file that is synced on each write.
     pub remembers: bool,
     /// Whether scripts may use only their declared keys.
     pub keys_are_declared: bool,
-    /// Whether it records changes and messages for [`Server::take_effects`].
+    /// Whether the server records changes and messages for [`Server::take_effects`].
     pub collects: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Delivery {
     pub bytes: Vec<u8>,
 }
 
-/// Effects of requests, in order.
+/// The effects of requests, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// The changes of keys.
@@ -54,10 +54,9 @@ const COMMANDS_BETWEEN_SWEEPS: u32 = 10_000;
 #[derive(Debug)]
 pub struct Server {
     config: Config,
-    /// State of the id generator.
     random: u64,
     run_id: String,
-    /// The start time by its own clock, in microseconds.
+    /// The server's time when it started, in microseconds since 1970.
     started: i64,
     is_stopped: bool,
     keys: Keyspace,
@@ -65,7 +64,6 @@ pub struct Server {
     channels: Subscriptions,
     shard_channels: Subscriptions,
     engine: Engine,
-    /// The loaded scripts by their hashes.
     scripts: BTreeMap<String, Script>,
     is_loading: bool,
     is_full: bool,
@@ -75,12 +73,11 @@ pub struct Server {
     replication: String,
     leaving: BTreeSet<u16>,
     effects: Effects,
-    /// Commands since expired keys were last removed.
+    /// The number of commands since expired keys were last removed.
     unswept: u32,
     out: Vec<Delivery>,
 }
 
-/// One connection.
 #[derive(Debug, Default)]
 struct Connection {
     input: Vec<u8>,
@@ -88,17 +85,17 @@ struct Connection {
     is_authenticated: bool,
     database: u32,
     is_closing: bool,
-    /// When it was accepted, once it has sent data.
+    /// The time of the first data, in microseconds since 1970. `None` before.
     since: Option<i64>,
 }
 
 impl Server {
-    /// Creates a server without keys, started at this time.
+    /// Creates a server without keys. It starts at `now`, in microseconds since 1970.
     pub fn new(config: Config, now: i64) -> Server {
         Server::with_engine(config, now, Engine::new())
     }
 
-    /// Creates a server whose scripts run in an engine that others may share.
+    /// Creates a server whose scripts run in `engine`, which several servers may share.
     pub fn with_engine(config: Config, now: i64, engine: Engine) -> Server {
         let mut server = Server {
             random: config.seed,
@@ -128,7 +125,7 @@ impl Server {
         server
     }
 
-    /// Accepts a connection with a number that was not used before.
+    /// Accepts a connection. Its number must be new.
     pub fn connect(&mut self, connection: u64) {
         if !self.is_stopped {
             self.connections.insert(connection, Connection::default());
@@ -146,13 +143,13 @@ impl Server {
         }
     }
 
-    /// Returns whether the connection is open. The server closes a connection after QUIT or a protocol violation, and
+    /// Returns whether the connection is open. The server closes a connection after QUIT or a protocol violation. It closes
     /// all connections when it stops.
     pub fn is_connected(&self, connection: u64) -> bool {
         self.connections.contains_key(&connection)
     }
 
-    /// Takes bytes from a connection, and runs the complete requests.
+    /// Takes bytes from a connection, and runs all requests that are complete.
     pub fn feed(&mut self, now: i64, connection: u64, bytes: &[u8]) -> Vec<Delivery> {
         let Some(from) = self.connections.get_mut(&connection) else {
             return Vec::new();
@@ -179,7 +176,7 @@ impl Server {
         out
     }
 
-    /// Runs one request of a connection. Returns the bytes for this and other connections, in order.
+    /// Runs one request of a connection. Returns the bytes for this connection and for others, in order.
     pub fn command<W: AsRef<[u8]>>(
         &mut self,
         now: i64,
@@ -202,7 +199,7 @@ impl Server {
         std::mem::take(&mut self.out)
     }
 
-    /// Stops the server: all connections end, and none is accepted.
+    /// Stops the server. All connections end, and the server accepts no connection.
     pub fn stop(&mut self) {
         self.is_stopped = true;
         self.connections.clear();
@@ -210,7 +207,7 @@ impl Server {
         self.shard_channels.clear();
     }
 
-    /// Restarts the server with its keys and without its scripts.
+    /// Restarts the server. Its keys remain, its scripts are lost.
     pub fn restart(&mut self, now: i64) {
         self.stop();
         self.is_stopped = false;
@@ -234,7 +231,7 @@ impl Server {
         self.scripts.clear();
     }
 
-    /// Sets whether it replies with the error `LOADING`.
+    /// Sets whether the server replies with the error `LOADING`.
     pub fn set_loading(&mut self, is_loading: bool) {
         self.is_loading = is_loading;
     }
@@ -251,7 +248,7 @@ impl Server {
         }
     }
 
-    /// Sets the commands, in lower case, that no user may run.
+    /// Sets the commands that no user may run, in lower case.
     pub fn deny(&mut self, commands: &[&str]) {
         self.denied = commands.iter().map(ToString::to_string).collect();
     }
@@ -271,12 +268,12 @@ impl Server {
         self.replication = info;
     }
 
-    /// Sets the slots under migration: scripts get an error for keys that are missing here.
+    /// Sets the slots under migration. A script that uses a missing key of such a slot gets an error.
     pub fn set_leaving(&mut self, slots: BTreeSet<u16>) {
         self.leaving = slots;
     }
 
-    /// Returns the keys for inspection or changes without a request.
+    /// Returns the keys. A test may inspect or change them without a request.
     pub fn keys(&mut self) -> &mut Keyspace {
         &mut self.keys
     }
@@ -286,14 +283,14 @@ impl Server {
         &self.keys
     }
 
-    /// Returns the content of a key of database 0 at this time, and its TTL in ms; -1 if it never expires.
+    /// Returns the content of a key of database 0, and its TTL in ms. The TTL is -1 if the key never expires.
     pub fn look(&self, now: i64, key: &str) -> Option<(&Value, i64)> {
         let now = now.div_euclid(1000);
         let entry = self.keys.get(&(0, key.as_bytes().to_vec()), now)?;
         Some((&entry.value, entry.expires.map_or(-1, |end| end - now)))
     }
 
-    /// Returns the number of connections and of their subscriptions.
+    /// Returns the number of connections, and the number of their subscriptions.
     pub fn clients(&self) -> (usize, usize) {
         let listeners = self.channels.values().chain(self.shard_channels.values());
         (self.connections.len(), listeners.map(BTreeSet::len).sum())
@@ -304,12 +301,12 @@ impl Server {
         &self.run_id
     }
 
-    /// Returns the effects of requests since the last call; empty unless [`Config::collects`] is set.
+    /// Returns the effects of requests since the last call. Empty unless [`Config::collects`] is set.
     pub fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
 
-    /// Creates an id of 40 hexadecimal digits (splitmix64).
+    /// Creates an id of 40 hexadecimal digits.
     pub fn draw_id(&mut self) -> String {
         let mut id = String::new();
         while id.len() < 40 {
@@ -323,7 +320,7 @@ impl Server {
         id
     }
 
-    /// Executes a closure on the keys, sends its messages, and records its effects.
+    /// Runs `work` on the keys, sends its messages, and records its effects.
     fn execute(
         &mut self,
         database: u32,

@@ -7,7 +7,6 @@ use crate::reply::Reply;
 use crate::script::Script;
 
 impl Server {
-    /// Runs a script by its text, and stores the script.
     pub(super) fn eval(
         &mut self,
         now: i64,
@@ -24,7 +23,6 @@ impl Server {
         self.run_script(now, connection, &script, args, only_reads)
     }
 
-    /// Runs a script by its hash.
     pub(super) fn evalsha(
         &mut self,
         now: i64,
@@ -39,7 +37,6 @@ impl Server {
         }
     }
 
-    /// SCRIPT LOAD, EXISTS and FLUSH.
     pub(super) fn script(&mut self, args: &[&[u8]]) -> Reply {
         match (args[0].to_ascii_uppercase().as_slice(), &args[1..]) {
             (b"LOAD", [text]) => {
@@ -96,7 +93,6 @@ impl Server {
 
 type Words<'a> = &'a [&'a [u8]];
 
-/// Splits the arguments after the script into keys and arguments.
 fn keys_and_args<'a>(args: &'a [&'a [u8]]) -> Answer<(Words<'a>, Words<'a>)> {
     match usize::try_from(integer(args[1])?) {
         Ok(count) if count <= args.len() - 2 => Ok(args[2..].split_at(count)),

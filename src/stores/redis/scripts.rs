@@ -1,3 +1,4 @@
+//! The Lua scripts, with their keys and arguments.
 
 use std::sync::OnceLock;
 

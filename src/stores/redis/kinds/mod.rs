@@ -1,3 +1,4 @@
+//! The layout of each kind of lock in Redis.
 
 use std::sync::LazyLock;
 
