@@ -1,7 +1,7 @@
-//! `redlatch __child`: the process that becomes the command.
+//! `redlatch __child`: the process that later executes the command.
 //!
-//! It asks the kernel for a signal when redlatch dies. `fork` clears that request, so the process that calls `exec`
-//! makes it.
+//! This process asks the kernel for a signal when redlatch dies. `fork` would clear such a request, so the process that
+//! calls `exec` has to make it.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,23 +16,23 @@ use crate::gate::GateWaiter;
 use crate::output::note;
 use crate::stderr;
 
-/// The argument with which redlatch starts this process.
+/// The first argument of this process.
 pub(crate) const CHILD: &str = "__child";
 
-/// Limit for printing why the command was not started.
+/// How long printing why the command was not started may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Encodes the signal for an orphaned command, 0 for none.
+/// Encodes the signal that an orphaned command gets. 0 stands for none.
 pub(crate) fn encode_signal(orphan: Option<Signal>) -> String {
     orphan.map_or(0, Signal::as_raw).to_string()
 }
 
-/// Decodes `encode_signal`.
+/// Decodes the result of `encode_signal`.
 pub(crate) fn decode_signal(word: &str) -> Option<Signal> {
     word.parse().ok().and_then(Signal::from_named_raw)
 }
 
-/// Executes the command: `__child SIGNAL COMMAND [ARG...]`.
+/// The arguments are `__child SIGNAL COMMAND [ARG...]`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let [signal, command, rest @ ..] = arguments else {
         return fail(
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         );
     };
     let signal = signal.to_str().and_then(decode_signal);
-    // Set before the wait: redlatch's death either closes the gate or sends the signal.
+    // The request precedes the wait at the gate. So redlatch's death either closes the gate, or sends the signal.
     if let Err(error) = set_parent_death_signal(signal) {
         let text =
             format!("the command was not started, as it cannot be tied to redlatch: {error}");
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
             return fail(&text, CANNOT_BE_EXECUTED);
         }
     };
-    // If the report fails, redlatch is dead and this process is about to be signalled.
+    // A report fails only if redlatch is dead. This process then gets its signal soon.
     let _ = gate.report();
     let error = Command::new(command).args(rest).exec();
     let _ = gate.report();
@@ -70,7 +70,6 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Asks the kernel for a signal when the parent dies.
 #[cfg(target_os = "linux")]
 fn set_parent_death_signal(signal: Option<Signal>) -> rustix::io::Result<()> {
     match signal {
@@ -79,14 +78,14 @@ fn set_parent_death_signal(signal: Option<Signal>) -> rustix::io::Result<()> {
     }
 }
 
-/// Other systems have no such signal.
+/// Only Linux has such a signal.
 #[cfg(not(target_os = "linux"))]
 fn set_parent_death_signal(_: Option<Signal>) -> rustix::io::Result<()> {
     Ok(())
 }
 
 fn fail(text: &str, code: u8) -> ExitCode {
-    // stderr may block, and the lock is held until this process ends.
+    // stderr may block, but the lock stays held until this process ends.
     let _ = stderr::detach();
     note(text);
     stderr::flush(FLUSH_TIMEOUT);

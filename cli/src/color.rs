@@ -1,4 +1,4 @@
-//! Use of colours in the output.
+//! Colours of the output.
 
 use std::io::{self, IsTerminal};
 
@@ -13,7 +13,6 @@ pub(crate) enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Whether stdout gets colours.
     pub(crate) fn is_on(self) -> bool {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         match self {
@@ -24,7 +23,7 @@ impl ColorChoice {
     }
 }
 
-/// Whether the terminal has no escape sequences.
+/// Whether the terminal supports no escape sequences.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

@@ -1,4 +1,4 @@
-//! Connection settings: which servers, as which user, with which options.
+//! The connection settings: servers, user and options.
 
 mod access;
 mod backend;
@@ -80,7 +80,7 @@ pub(crate) struct ConnectArgs {
     command_timeout: Option<Duration>,
 }
 
-/// How the given servers form one service.
+/// How the servers belong together.
 enum Topology {
     One,
     Cluster,
@@ -93,7 +93,7 @@ enum Topology {
 const LEASE: Duration = Duration::from_secs(30);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The environment variables that contain a secret. The command does not inherit them.
+/// Returns the environment variables that contain a secret. The command does not inherit them.
 pub(crate) fn secret_variables() -> Vec<&'static str> {
     let has_password = |name: &&str| {
         let urls = variable(name).unwrap_or_default();
@@ -104,7 +104,7 @@ pub(crate) fn secret_variables() -> Vec<&'static str> {
     with_passwords.chain(["REDLATCH_PASSWORD"]).collect()
 }
 
-/// The value of an environment variable; `None` if it is empty.
+/// Returns the value of an environment variable. `None` if it is missing or empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -116,7 +116,7 @@ fn duration_variable(name: &str) -> Result<Option<Duration>, Failure> {
     variable(name).map(parse).transpose()
 }
 
-/// A number from an argument or, without one, from a variable.
+/// Returns the number of an argument. Without the argument, returns the number of the variable.
 fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure> {
     let parse = |text: String| {
         text.parse()
@@ -163,12 +163,11 @@ impl ConnectArgs {
         }
     }
 
-    /// Whether a majority of masters decides.
     pub(crate) fn is_quorum(&self) -> Result<bool, Failure> {
         Ok(matches!(self.mode()?, Topology::Redlock))
     }
 
-    /// Creates the clients. Only a quorum connects at once.
+    /// Creates the clients. Only clients of a quorum connect here.
     pub(crate) fn open(&self) -> Result<Backend, Failure> {
         for url in self.url.iter().chain(&self.nodes) {
             if url::has_password(url) {
@@ -274,7 +273,7 @@ impl ConnectArgs {
         })
     }
 
-    /// The servers. Arguments override variables.
+    /// Returns the URLs of the servers. Arguments override variables.
     fn urls(&self, mode: &Topology) -> Result<Vec<String>, Failure> {
         if self.url.is_some() && (self.url_file.is_some() || !self.nodes.is_empty()) {
             return Err(Failure::usage(
@@ -303,7 +302,7 @@ impl ConnectArgs {
         }
         match variable("REDLATCH_URL_FILE") {
             Some(file) => Ok(vec![load_secret(Path::new(&file))?]),
-            // No default: a job that locks on its own localhost excludes no other machine.
+            // There is no default server: a job that locks on its own localhost excludes no other machine.
             None => Err(Failure::usage(
                 "no server given, and there is no default; set --url or REDLATCH_URL, such as redis://10.0.0.1:6379",
             )),
@@ -337,7 +336,7 @@ impl ConnectArgs {
             timeout => timeout,
         };
         if let Some(timeout) = timeout {
-            // A request may include connecting.
+            // `command_timeout` is for a whole request, which may include connecting.
             builder = builder
                 .command_timeout(timeout)
                 .connect_timeout(timeout / 2);
@@ -345,7 +344,7 @@ impl ConnectArgs {
         builder = self.access.certificates(builder)?;
         builder = map::apply(builder, &self.maps)?;
         if let Some(replicas) = self.wait_replicas()? {
-            // The other half of the timeout is for releasing a hold that was not acknowledged.
+            // If a hold is not acknowledged, the second half of the timeout is for releasing it.
             let timeout = timeout.unwrap_or(COMMAND_TIMEOUT) / 2;
             builder = builder.wait_replicas(replicas, timeout);
         }

@@ -1,4 +1,4 @@
-//! Failures of a command: a message and an exit code.
+//! Failures of redlatch: a message and an exit code.
 
 use std::fmt;
 use std::io;
@@ -12,14 +12,13 @@ use crate::exit_codes::{FORBIDDEN, OUTPUT_FAILED, UNREACHABLE, USAGE};
 use crate::output::SCHEMA;
 use crate::stderr;
 
-/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
     Json,
 }
 
-/// Why a command failed.
+/// Why redlatch failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: &'static str,
@@ -27,7 +26,7 @@ pub(crate) struct Failure {
     lock: Option<String>,
     node: Option<String>,
     code: u8,
-    /// Whether nothing is printed, because the reader has closed the pipe.
+    /// Whether nothing is printed. Set if the reader has closed the pipe.
     is_silent: bool,
 }
 
@@ -57,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// Stdout cannot be written. A closed pipe, as behind `head`, is a success without a message.
+    /// Stdout cannot be written. If the reader has closed the pipe, as `head` does, this is a success without a message.
     pub(crate) fn output(error: &io::Error) -> Failure {
         let is_silent = error.kind() == io::ErrorKind::BrokenPipe;
         Failure {
@@ -68,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// Returns `code` once the output is written, or once its reader has closed the pipe.
+    /// Returns `code` if the output was written, or if its reader has closed the pipe.
     pub(crate) fn exit_with(printed: Result<(), Failure>, code: u8) -> Result<ExitCode, Failure> {
         match printed {
             Err(failure) if !failure.is_silent => Err(failure),
@@ -76,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a request for several locks: its pattern is not reported as a lock name.
+    /// The failure of a request for several locks. The error contains their pattern, which is no lock name.
     pub(crate) fn without_lock(error: Error) -> Failure {
         let text = message_of(&error);
         Failure {
@@ -112,12 +111,11 @@ impl Failure {
         self.code
     }
 
-    /// Prints the message on stderr.
     pub(crate) fn print(&self) {
         self.report(Format::Text);
     }
 
-    /// Prints the failure on stderr and returns the exit code.
+    /// Prints the failure on stderr. Returns the exit code.
     pub(crate) fn report(&self, format: Format) -> ExitCode {
         if !self.is_silent {
             let line = match format {
@@ -171,7 +169,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The message of an error without the lock name in front.
+/// Returns the message of an error, without the lock name at its beginning.
 pub(crate) fn message_of(error: &Error) -> String {
     let name = format!("lock {:?}: ", error.lock_name().unwrap_or_default());
     let text = Failure::from(error.clone()).text;

@@ -1,6 +1,7 @@
-//! Escaping of text for terminals.
+//! Escapes text for terminals.
 
-/// Escapes control and invisible characters: other programs choose lock names, and a terminal must not interpret them.
+/// Escapes control characters and invisible characters. Other programs choose lock names, and a terminal must not interpret
+/// them.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -12,7 +13,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Whether a character changes the direction or position of others, or has no width.
+/// Whether a character has no width, or changes the direction of the text.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

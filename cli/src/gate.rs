@@ -1,7 +1,7 @@
-//! The gate before a command: its process waits until everything that ends it in time is set up.
+//! The gate before a command: its process waits here until the supervision is set up.
 //!
-//! The gate is a socket in place of stdin. redlatch opens it by sending its own stdin through it. If redlatch dies, the
-//! socket closes and the process exits. The command inherits neither end.
+//! The gate is a socket in place of stdin. redlatch opens the gate by sending its own stdin through the socket. If redlatch
+//! dies, the socket closes, and the process exits. The command inherits no end of the socket.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -14,18 +14,17 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// redlatch's end.
+/// redlatch's end of the socket.
 pub(crate) struct Gate(UnixStream);
 
 impl Gate {
-    /// Creates a closed gate, and the stdin for the process that waits at it.
+    /// Creates a closed gate. The `Stdio` is for the process that waits at it.
     pub(crate) fn new() -> io::Result<(Gate, Stdio)> {
         let (ours, its) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         Ok((Gate(ours), OwnedFd::from(its).into()))
     }
 
-    /// Opens the gate.
     pub(crate) fn open(&self) -> io::Result<()> {
         let stdin = io::stdin();
         let files = [stdin.as_fd()];
@@ -38,25 +37,25 @@ impl Gate {
             &mut control,
             SendFlags::empty(),
         ) {
-            // The process has exited; the reaper thread reports that.
+            // The process has exited, which the reaper thread reports.
             Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether the process executed the command. Call it after the process has ended.
+    /// Whether the process executed the command. May be called only after the process has ended.
     pub(crate) fn was_command_executed(&self) -> bool {
         let mut reports = [0; 2];
-        // One byte before `exec`, a second one if `exec` failed.
+        // The process sends one byte before `exec`, and a second byte if `exec` failed.
         matches!((&self.0).read(&mut reports), Ok(1))
     }
 }
 
-/// The end of the process that becomes the command.
+/// The end of the socket in the process that executes the command.
 pub(crate) struct GateWaiter(UnixStream);
 
 impl GateWaiter {
-    /// Waits until the gate opens and installs the received stdin. Fails if redlatch closes the gate.
+    /// Waits until the gate opens, and installs the received stdin. Fails if redlatch closes the gate.
     pub(crate) fn wait() -> io::Result<GateWaiter> {
         let gate = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -79,7 +78,7 @@ impl GateWaiter {
         Ok(GateWaiter(gate))
     }
 
-    /// Reports that `exec` follows, or, in a second call, that it failed.
+    /// The first call reports that `exec` follows. The second call reports that `exec` failed.
     pub(crate) fn report(&self) -> io::Result<()> {
         (&self.0).write_all(b"s")
     }

@@ -1,4 +1,4 @@
-//! `redlatch inspect`: the state of one lock.
+//! `redlatch inspect`: shows the state of one lock.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `redlatch list`: the held locks.
+//! `redlatch list`: lists the held locks.
 
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
                 found.push(info);
             }
             Ok(info) => found.push(info),
-            // Other nodes of a quorum may still answer.
+            // In a quorum, other nodes may reply.
             Err(error) => failure = Some(Failure::without_lock(error)),
         }
     }
@@ -87,7 +87,7 @@ fn print(backend: &Backend, found: &mut [LockInfo]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One row for each holder.
+/// Returns one row for each holder.
 fn rows_of(name: &str, info: &LockInfo) -> Vec<Vec<String>> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let row = |holder: String, count: String| {

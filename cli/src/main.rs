@@ -131,7 +131,6 @@ impl Command {
     }
 }
 
-/// Renders the manual page of redlatch or of a subcommand.
 fn manual_page(name: Option<&str>) -> Result<Vec<u8>, Failure> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -176,7 +175,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the requested help, or one line that says what is wrong with the arguments.
+/// Prints the requested help. Otherwise, prints one line about what is wrong with the arguments.
 fn argument_error(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let is_help = matches!(
         error.kind(),
@@ -209,7 +208,7 @@ fn argument_error(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let mut failure = Failure::usage(format!("{message}; {help}"));
     if command == Some("run") {
         if !arguments.iter().any(|argument| argument == "--") {
-            // clap's tip suggests `--` for a single argument only.
+            // The tip of clap suggests `--` for a single argument only, so it is removed.
             let message = message.split(" tip:").next().unwrap_or_default();
             failure = Failure::usage(format!(
                 "{message}; the command needs -- before it: redlatch run NAME -- COMMAND"

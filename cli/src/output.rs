@@ -1,4 +1,4 @@
-//! What commands print: JSON for programs, text for people.
+//! The output: JSON for programs, text for people.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::errors::Failure;
 use crate::escape::escape;
 use crate::stderr;
 
-/// The version of the JSON objects. Within one version, fields are only added.
+/// The version of the JSON objects. As long as it stays the same, fields are only added.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// A lock as JSON (`cli/schema/lock.json`).
+/// The format is `cli/schema/lock.json`.
 #[derive(Serialize)]
 pub(crate) struct LockObject<'a> {
     schema: u32,
@@ -29,7 +29,6 @@ pub(crate) struct LockObject<'a> {
     mark_of: Option<&'a str>,
 }
 
-/// A hold in JSON objects.
 #[derive(Serialize)]
 pub(crate) struct HolderObject<'a> {
     visitor: &'a str,
@@ -50,7 +49,7 @@ struct NodesObject {
 }
 
 impl<'a> LockObject<'a> {
-    /// Describes a lock under the name that the user typed, without the prefix.
+    /// `name` is the lock's name without the prefix, as the user types it.
     pub(crate) fn of(name: &'a str, info: &'a LockInfo) -> LockObject<'a> {
         LockObject {
             schema: SCHEMA,
@@ -88,7 +87,6 @@ pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Prints an object as one line of JSON.
 pub(crate) fn json(object: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(object).map_err(|error| Failure::output(&error.into()))?;
     text(&line)
@@ -98,12 +96,12 @@ pub(crate) fn text(line: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{line}").map_err(|error| Failure::output(&error))
 }
 
-/// Prints a message that is not a failure on stderr.
+/// Prints a message on stderr that is not a failure.
 pub(crate) fn note(text: &str) {
     stderr::print(format!("redlatch: {}\n", escape(text)));
 }
 
-/// Formats a duration: `28.9 s`, `4m 12s`, `2h 01m`, `1d 01h`.
+/// The formats are `28.9 s`, `4m 12s`, `2h 01m`, `1d 01h`.
 pub(crate) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -114,7 +112,7 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
-/// Formats a holder: `web-3/812 thread 7`, or `1f6f…4d6e thread 31 (Redisson)`.
+/// The formats are `web-3/812 thread 7` and `1f6f…4d6e thread 31 (Redisson)`.
 pub(crate) fn holder(holder: &Holder) -> String {
     let thread = match holder.thread {
         Some(thread) => format!(" thread {thread}"),
@@ -142,8 +140,8 @@ pub(crate) fn holder(holder: &Holder) -> String {
     escape(&words)
 }
 
-/// The job whose `run --once-per` mark this lock is. A mark is named `JOB:once` or `JOB:once:KEY`, has a count of 1 and
-/// is never renewed.
+/// Returns the job whose `run --once-per` mark this lock is. A mark is named `JOB:once` or `JOB:once:KEY`, has a count of
+/// 1, and is never renewed.
 pub(crate) fn marked_job<'a>(name: &'a str, info: &LockInfo) -> Option<&'a str> {
     let is_mark = matches!(&info.holders[..], [it] if it.count == 1 && it.by != "Redisson");
     let mut parts = name
@@ -155,7 +153,7 @@ pub(crate) fn marked_job<'a>(name: &'a str, info: &LockInfo) -> Option<&'a str> 
     })
 }
 
-/// Replaces the holder of a mark in tables.
+/// In tables, a mark has this text in place of its holder.
 pub(crate) fn mark(left: Option<Duration>) -> String {
     format!(
         "mark, job may run again in {}",
@@ -163,7 +161,7 @@ pub(crate) fn mark(left: Option<Duration>) -> String {
     )
 }
 
-/// Pads each column to its widest cell.
+/// Pads the cells of each column to the width of the widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let length = |cell: &String| cell.chars().count();

@@ -1,4 +1,4 @@
-//! Signals to this process: they end waits and are forwarded to the command.
+//! Signals to this process. They end waits, and are forwarded to the command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,20 +11,19 @@ use signal_hook::iterator;
 
 use crate::errors::Failure;
 
-/// Signals that end a wait for the lock.
+/// The signals that end a wait for the lock.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 const OTHERS: [i32; 4] = [SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 
-/// The signals that this process receives.
 pub(crate) struct Signals {
     received: Receiver<i32>,
     interrupt: Interrupt,
-    /// The first signal that ended a wait; 0 if none did.
+    /// The first signal that ended a wait. 0 if there was none.
     ending: Arc<AtomicI32>,
 }
 
 impl Signals {
-    /// Installs the handlers. Signals that were ignored at start stay ignored, as under nohup.
+    /// Installs the handlers. If a signal was ignored at start, as under nohup, it stays ignored.
     pub(crate) fn install() -> Result<Signals, Failure> {
         let failed = |error| Failure::usage(format!("cannot install signal handlers: {error}"));
         let ignored = ignored("self");
@@ -62,18 +61,17 @@ impl Signals {
         })
     }
 
-    /// Raised by the first signal that ends a wait.
+    /// The first signal that ends a wait raises this interrupt.
     pub(crate) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
-    /// The first signal that ended a wait.
     pub(crate) fn ending(&self) -> Option<u8> {
         let number = self.ending.load(Ordering::SeqCst);
         u8::try_from(number).ok().filter(|number| *number > 0)
     }
 
-    /// Shares the number of that signal with a thread; 0 if there was none.
+    /// The number of the first signal that ended a wait, for another thread. 0 if there was none.
     pub(crate) fn ending_number(&self) -> Arc<AtomicI32> {
         Arc::clone(&self.ending)
     }
@@ -83,7 +81,7 @@ impl Signals {
     }
 }
 
-/// The signals that a process ignores, one bit each. Always 0 on systems other than Linux.
+/// Returns the signals that a process ignores, one bit each. Always 0 on other systems than Linux.
 pub(crate) fn ignored(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// Messages that wait for the writer thread; further messages are dropped.
+/// The capacity of the queue of messages. If it is full, messages are dropped.
 const CAPACITY: usize = 64;
 
-/// Sends to the writer thread once `detach` has started it.
+/// The queue of the writer thread. Unset before `detach` is called.
 static WRITER: OnceLock<Sender<Request>> = OnceLock::new();
 
 enum Request {
     Write(String),
-    /// Reports that all earlier messages are written.
+    /// The thread reports that all earlier messages are written.
     Flush(Sender<()>),
 }
 
-/// Starts the writer thread, so that no other thread blocks on a full pipe.
+/// Starts the writer thread. From then on, a full pipe blocks only this thread.
 pub(crate) fn detach() -> io::Result<()> {
     let (requests, queue) = bounded(CAPACITY);
     thread::Builder::new()
         .name("redlatch-stderr".to_owned())
         .spawn(move || write_all(&queue))?;
-    // A second call keeps the first thread; the new one ends.
+    // If `detach` is called twice, the first thread stays, and the second one ends.
     let _ = WRITER.set(requests);
     Ok(())
 }
@@ -34,7 +34,7 @@ fn write_all(requests: &Receiver<Request>) {
     for request in requests {
         match request {
             Request::Write(text) => write_now(&text),
-            // The waiting thread may have timed out.
+            // The receiver may have timed out.
             Request::Flush(done) => drop(done.send(())),
         }
     }
@@ -45,7 +45,7 @@ fn write_now(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints a message. A failure to do so is ignored.
+/// Prints a message. A failure is ignored.
 pub(crate) fn print(text: String) {
     match WRITER.get() {
         Some(writer) => drop(writer.try_send(Request::Write(text))),
@@ -53,7 +53,7 @@ pub(crate) fn print(text: String) {
     }
 }
 
-/// Waits until all messages are written, for at most `timeout`.
+/// Waits until all messages are written, but at most for `timeout`.
 pub(crate) fn flush(timeout: Duration) {
     let Some(writer) = WRITER.get() else { return };
     let deadline = Instant::now() + timeout;

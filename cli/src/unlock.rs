@@ -33,7 +33,7 @@ pub(crate) struct UnlockArgs {
     connection: crate::connect::ConnectArgs,
 }
 
-/// The outcome as JSON (`cli/schema/unlock.json`).
+/// The format is `cli/schema/unlock.json`.
 #[derive(Serialize)]
 struct Unlocked<'a> {
     schema: u32,
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Whether an id has the form of a visitor: `uuid:thread`, usually with more parts.
+/// Whether an id may be a visitor, which is `uuid:thread`, usually with more parts.
 fn could_be_a_visitor(id: &str) -> bool {
     let mut parts = id.split(':');
     let is_client = parts.next().is_some_and(|client| {
@@ -81,7 +81,7 @@ fn could_be_a_visitor(id: &str) -> bool {
     is_client && parts.next().is_some_and(|it| it.parse::<u64>().is_ok())
 }
 
-/// Why the hold was not released, judged by the state read before.
+/// Returns why the hold was not released. `info` was read before the attempt.
 fn why_not(visitor: &str, info: &LockInfo) -> String {
     if info.holders.iter().any(|it| it.is_visitor(visitor)) {
         return "this hold had already ended; nothing was released".to_owned();
@@ -100,7 +100,7 @@ fn why_not(visitor: &str, info: &LockInfo) -> String {
     }
 }
 
-/// The hold to release; `None` if the lock is free.
+/// Returns the hold to release. `None` if the lock is free.
 fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure> {
     if let Some(visitor) = &args.holder {
         return Ok(Some(visitor.clone()));
@@ -119,7 +119,6 @@ fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure>
     }
 }
 
-/// Shows the lock and asks the user to type its name.
 fn is_confirmed(args: &UnlockArgs, info: &LockInfo) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(

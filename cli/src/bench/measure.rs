@@ -1,4 +1,4 @@
-//! The measurements, on lock names that no other client uses.
+//! The measurements. They use lock names that no other client uses.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,19 +9,17 @@ use redlatch::{Error, Interrupt, Lock};
 use crate::connect::Backend;
 use crate::errors::Failure;
 
-/// A hand-off that takes longer is a failure.
+/// If a hand-off takes longer, the measurement fails.
 const HAND_OFF_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A late thread catches up by at most this much.
+/// How far a late thread catches up with its rate.
 const MAX_LAG: Duration = Duration::from_millis(20);
 
 pub(super) struct Bench<'a> {
     pub(super) backend: &'a Backend,
     /// A second client of the same servers.
     pub(super) other: &'a Backend,
-    /// Prefix of all lock names.
     pub(super) name: String,
-    /// Duration of each measurement.
     pub(super) time: Duration,
     pub(super) max_rate: u32,
     pub(super) interrupt: &'a Interrupt,
@@ -44,7 +42,7 @@ impl Samples {
         }
     }
 
-    /// The percentile: the time that `percent` % of the samples do not exceed.
+    /// Returns the time that `percent` % of the samples do not exceed.
     pub(super) fn at(&self, percent: usize) -> Duration {
         let rank = (self.times.len() * percent).div_ceil(100);
         self.times
@@ -54,18 +52,17 @@ impl Samples {
     }
 }
 
-/// Limits the rate of one thread.
 struct Pacer<'a> {
     each: Duration,
     next: Instant,
     until: Instant,
-    /// The number of rounds that run even after `until`.
+    /// How many rounds run in any case, even after `until`.
     least: u32,
     interrupt: &'a Interrupt,
 }
 
 impl Pacer<'_> {
-    /// Waits for the next round; `false` if there is none.
+    /// Waits for the next round. Returns `false` if there is none.
     fn wait_for_next(&mut self) -> bool {
         let now = Instant::now();
         let at = self.next;
@@ -73,7 +70,7 @@ impl Pacer<'_> {
             return false;
         }
         self.least = self.least.saturating_sub(1);
-        // Missed rounds are caught up, up to `MAX_LAG`.
+        // A late thread catches up with missed rounds, but by at most `MAX_LAG`.
         self.next = now.checked_sub(MAX_LAG).map_or(at, |least| at.max(least)) + self.each;
         match at.checked_duration_since(now) {
             Some(pause) if !pause.is_zero() => !self.interrupt.wait_timeout(pause),
@@ -93,16 +90,16 @@ impl Bench<'_> {
             each: Duration::from_secs(threads.into()) / self.max_rate,
             next: now,
             until: now + self.time,
-            // The first hand-off connects and is not measured.
+            // The first hand-off connects, so it is not measured.
             least: 2,
             interrupt: self.interrupt,
         }
     }
 
-    /// Asks whether a free name is locked, the cheapest request of the library.
+    /// Asks whether a free lock is locked, which is the cheapest request of the library.
     pub(super) fn round_trip(&self) -> Result<Samples, Failure> {
         let lock = self.lock(self.backend, "free");
-        // The first request connects.
+        // The first request connects, so it is not measured.
         lock.is_locked()?;
         let (begun, mut pacer, mut times) = (Instant::now(), self.pacer(1), Vec::new());
         while pacer.wait_for_next() {
@@ -113,7 +110,7 @@ impl Bench<'_> {
         Ok(Samples::new(1, times, begun.elapsed()))
     }
 
-    /// Measures pairs of lock and unlock by `threads` threads, each with its own lock.
+    /// Measures pairs of lock and unlock. Each thread has a lock of its own.
     pub(super) fn pairs(&self, threads: u32) -> Result<Samples, Failure> {
         let begun = Instant::now();
         let done: Result<Vec<_>, Failure> = thread::scope(|scope| {
@@ -122,7 +119,7 @@ impl Bench<'_> {
             let join = |worker: thread::ScopedJoinHandle<'_, _>| {
                 worker.join().unwrap_or_else(|_| Err(thread_panicked()))
             };
-            // All threads are joined, and have unlocked, before the first result is read.
+            // All threads have unlocked before the first result is read.
             workers.into_iter().map(join).collect::<Vec<_>>()
         })
         .into_iter()
@@ -147,7 +144,7 @@ impl Bench<'_> {
         Ok(times)
     }
 
-    /// Locks and unlocks; `false` if interrupted while waiting.
+    /// Locks and unlocks. Returns `false` if a signal interrupted the wait.
     fn pair(&self, lock: &Lock) -> Result<bool, Failure> {
         match lock.lock_interruptibly(self.interrupt) {
             Ok(()) => {
@@ -159,7 +156,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures from the unlock in one client to the lock in another client that waits for it.
+    /// Measures the time from an unlock in one client until another client, which waits, has the lock.
     pub(super) fn hand_off(&self) -> Result<Samples, Failure> {
         let giver = self.lock(self.backend, "handed");
         let taker = self.lock(self.other, "handed");
@@ -176,7 +173,7 @@ impl Bench<'_> {
         let begun = Instant::now();
         let times = thread::scope(|scope| {
             scope.spawn(take);
-            // Dropped at the end of this closure, which ends the taker thread.
+            // The drop of `go` at the end of this closure ends the taker thread.
             let go = go;
             let (mut pacer, mut times) = (self.pacer(1), Vec::new());
             let mut is_first = true;
@@ -194,7 +191,7 @@ impl Bench<'_> {
                 giver.unlock()?;
                 waits?;
                 let taken = receiver.recv().map_err(|_| thread_panicked())??;
-                // The first request connects.
+                // The first request connects, so it is not measured.
                 if !std::mem::take(&mut is_first) {
                     times.push(taken.saturating_duration_since(given));
                 }
@@ -209,7 +206,7 @@ fn thread_panicked() -> Failure {
     Failure::usage("a thread of the measurement panicked; report this as a defect of redlatch")
 }
 
-/// Waits for the lock and returns when it was acquired.
+/// Waits for the lock. Returns when it was acquired.
 fn take(lock: &Lock) -> Result<Instant, Failure> {
     if !lock.try_lock_for(HAND_OFF_TIMEOUT)? {
         return Err(Failure::usage(
@@ -222,7 +219,7 @@ fn take(lock: &Lock) -> Result<Instant, Failure> {
     Ok(taken)
 }
 
-/// Returns once a thread of the other client waits and has subscribed.
+/// Returns when a thread of the other client waits and has subscribed.
 fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     let begun = Instant::now();
     while backend.waiter_count() == 0
@@ -231,6 +228,6 @@ fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     {
         thread::sleep(Duration::from_micros(100));
     }
-    // Subscribing and trying again takes two round trips. At least as many have passed so far.
+    // The waiter subscribes and tries once more, which takes two round trips. The time so far was at least as long.
     thread::sleep(begun.elapsed().max(Duration::from_millis(1)));
 }

@@ -1,4 +1,4 @@
-//! `redlatch bench`: the latency of locks on these servers, also as multiples of a round trip.
+//! `redlatch bench`: measures the latency of locks, in time and in round trips.
 
 mod measure;
 
@@ -50,7 +50,7 @@ impl Measurement {
     ];
 }
 
-/// A measurement as JSON (`cli/schema/bench.json`).
+/// The format is `cli/schema/bench.json`.
 #[derive(Serialize)]
 struct MeasurementObject {
     schema: u32,
@@ -65,7 +65,7 @@ struct MeasurementObject {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    // Before the first lock, so that a signal leaves no lock behind.
+    // The handlers are installed before the first lock, so that a signal leaves no lock behind.
     let signals = Signals::install()?;
     let (backend, other) = (args.connection.open()?, args.connection.open()?);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -77,7 +77,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             std::process::id(),
             since.unwrap_or_default().as_nanos()
         ),
-        // Four measurements share the time.
         time: Duration::from_secs(args.seconds) / 4,
         max_rate: args.max_rate,
         interrupt: signals.interrupt(),

@@ -55,7 +55,6 @@ pub(super) struct AccessArgs {
     sentinel_key: Option<PathBuf>,
 }
 
-/// Settings of TLS connections.
 struct TlsSettings {
     ca: Option<PathBuf>,
     identity: Option<(PathBuf, PathBuf)>,
@@ -85,7 +84,7 @@ fn certificate_pair(
     }
 }
 
-/// Reads the password from a file for each connection.
+/// Each connection reads the file again, so the password may change.
 pub(super) fn with_password_file(builder: Builder, user: String, file: &Path) -> Builder {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     builder.credentials_with(move || {
@@ -123,7 +122,7 @@ impl AccessArgs {
         self.tls()?.apply(builder)
     }
 
-    /// Whether an argument applies to sentinels alone.
+    /// Whether an argument concerns only the sentinels.
     pub(super) fn has_sentinel_settings(&self) -> bool {
         let paths = [
             &self.sentinel_password_file,
@@ -135,7 +134,7 @@ impl AccessArgs {
             || self.master_tls.is_some()
     }
 
-    /// Applies the settings for the sentinels at these URLs and for their master.
+    /// Applies the settings for the sentinels at these URLs, and for their master.
     pub(super) fn sentinel_settings(
         &self,
         mut builder: Builder,
@@ -162,7 +161,8 @@ impl AccessArgs {
             }
             let of_master = self.tls()?;
             let own = match urls.iter().any(|url| url::uses_tls(url)) {
-                // The pinned key and the TLS name belong to the master's CA, not to the sentinels' own.
+                // The sentinels have a CA of their own. So the TLS name and the pinned key, which belong to the master, do
+                // not apply.
                 true if ca.is_some() => TlsSettings {
                     ca,
                     identity: identity.or(of_master.identity),

@@ -7,7 +7,6 @@ use redlatch::{Client, HealthWarning, Lock, LockInfo, LockKind, Locks, Redlock};
 use super::{Topology, url};
 use crate::errors::Failure;
 
-/// The configured servers with their settings.
 pub(crate) struct Backend {
     pub(super) source: Clients,
     pub(super) prefix: String,
@@ -15,29 +14,28 @@ pub(crate) struct Backend {
     pub(super) lease: Duration,
     /// A short name of the servers, without secrets.
     pub(super) title: String,
-    /// The servers in the URLs, without secrets.
+    /// The hosts of the URLs, without secrets.
     pub(super) hosts: Vec<String>,
-    /// Servers that are reached in plain text over a network.
+    /// The hosts that are reached in plain text over a network.
     pub(super) plain_text_hosts: Vec<String>,
 }
 
 pub(super) enum Clients {
     One {
         client: Client,
-        /// Whether the server is a database.
+        /// Whether the server is MySQL or MariaDB.
         is_database: bool,
-        /// Whether the locks are spread over several masters.
+        /// Whether the locks are on several masters.
         is_cluster: bool,
     },
     Quorum {
         redlock: Redlock,
-        /// A client and the address of each node.
+        /// The address and a client of each node.
         nodes: Vec<(String, Client)>,
     },
 }
 
 impl Topology {
-    /// A short name of the servers, without secrets.
     pub(super) fn title(&self, urls: &[String]) -> String {
         let first = urls.first().map(|url| url::address(url));
         let first = first.unwrap_or_default();
@@ -57,7 +55,8 @@ impl Backend {
         &self.title
     }
 
-    /// The number of voting servers, of which a minority may be unreachable without hiding a lock; 1 without a quorum.
+    /// The number of voting servers; 1 without a quorum. If a minority of them is unreachable, the list of locks is
+    /// complete.
     pub(crate) fn node_count(&self) -> usize {
         match &self.source {
             Clients::One { .. } => 1,
@@ -65,12 +64,10 @@ impl Backend {
         }
     }
 
-    /// The servers in the URLs, without secrets.
     pub(crate) fn hosts(&self) -> &[String] {
         &self.hosts
     }
 
-    /// The servers that are reached in plain text over a network.
     pub(crate) fn plain_text_hosts(&self) -> &[String] {
         &self.plain_text_hosts
     }
@@ -92,7 +89,6 @@ impl Backend {
         }
     }
 
-    /// Whether a majority of masters decides.
     pub(crate) fn is_quorum(&self) -> bool {
         matches!(self.source, Clients::Quorum { .. })
     }
@@ -117,7 +113,7 @@ impl Backend {
         )
     }
 
-    /// Creates the missing tables for locks.
+    /// Creates the tables for locks if they are missing.
     #[cfg(feature = "mysql")]
     pub(crate) fn create_tables(&self) -> Result<(), Failure> {
         match &self.source {
@@ -132,12 +128,11 @@ impl Backend {
         }
     }
 
-    /// Whether the locks are token locks.
     pub(crate) fn uses_token_locks(&self) -> bool {
         self.uses_token_locks
     }
 
-    /// Runs the checks of the library, which return dangers and confirmations.
+    /// Returns what the checks of the library found: dangers and confirmations.
     pub(crate) fn examine(&self) -> redlatch::Result<Vec<HealthWarning>> {
         match &self.source {
             Clients::One { client, .. } => client.examine(),
@@ -160,7 +155,6 @@ impl Backend {
         self.lease
     }
 
-    /// The locks whose names start with `prefix`.
     pub(crate) fn locks(&self, prefix: &str) -> Locks {
         let locks = match &self.source {
             Clients::One { client, .. } => client.locks(prefix),
@@ -172,20 +166,20 @@ impl Backend {
         }
     }
 
-    /// The name without the prefix, as the user types it.
+    /// Returns the lock name as the user types it, without the prefix.
     pub(crate) fn short_name<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&*self.prefix).unwrap_or(name)
     }
 
-    /// Finds a semaphore or latch in the list of its prefix, which alone reports the kind.
+    /// Only the list of locks reports the kind of a counter, so a semaphore or latch is searched for in the list.
     fn counter(&self, client: &Client, name: &str) -> Option<LockInfo> {
-        // Avoids a scan for a key that is not a number.
+        // If the key is not a number, the scan is avoided.
         client.semaphore(name).available().ok()?;
         let mut all = self.locks(name).with_counters().filter_map(Result::ok);
         all.find(|info| self.short_name(&info.name) == name && info.available.is_some())
     }
 
-    /// The lock, semaphore or latch of this name in the kind that the server has, and its state.
+    /// Finds the lock, semaphore or latch of this name, and the kind that it has on the server.
     pub(crate) fn describe(&self, name: &str) -> Result<(Lock, LockInfo), Failure> {
         let client = match &self.source {
             Clients::Quorum { redlock, .. } => {
@@ -205,7 +199,7 @@ impl Backend {
             Ok(info) => info,
             Err(error) if error.kind() == "wrong_type" => {
                 let sides = client.read_write_lock(name);
-                // The first error is more precise than the second.
+                // If both queries fail, the first error is more precise.
                 let info = match sides.read().describe() {
                     Ok(info) => info,
                     Err(_) => return Ok((lock, self.counter(client, name).ok_or(error)?)),
@@ -218,7 +212,7 @@ impl Backend {
             }
             Err(error) => return Err(error.into()),
         };
-        // A fair lock notifies its waiters on other channels.
+        // A fair lock notifies its waiters on channels of their own.
         let lock = match info.kind {
             LockKind::Fair => client.fair_lock(name),
             _ => lock,

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::errors::Failure;
 use crate::output::note;
 
-/// Reads a file with a secret, and warns if other users can read the file.
+/// Warns if other users can read the file.
 pub(super) fn load_secret(path: &Path) -> Result<String, Failure> {
     let text = read_secret(path)?;
     let metadata = fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
@@ -21,7 +21,7 @@ pub(super) fn load_secret(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Reads a file with a secret without checking its permissions.
+/// Does not check the permissions of the file.
 pub(super) fn read_secret(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path).map_err(|error| cannot_read(path, &error))?;
     let text = text.trim_end_matches(['\r', '\n']).to_owned();

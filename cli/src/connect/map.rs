@@ -1,14 +1,14 @@
-//! Replacements for announced addresses.
+//! Replacements for addresses that servers announce.
 
 use redlatch::Builder;
 
 use super::variable;
 use crate::errors::Failure;
 
-/// A host with an optional port.
+/// A host and an optional port.
 type Address = (String, Option<u16>);
 
-/// One `FROM=TO`.
+/// An argument `FROM=TO`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mapping {
     from: Address,
@@ -40,7 +40,7 @@ fn parse_address(text: &str) -> Option<Address> {
                 rest => (host, Some(rest.strip_prefix(':')?)),
             }
         }
-        // Several colons without brackets are an IPv6 address.
+        // Without brackets, a text with several colons is an IPv6 address.
         None => match text.split_once(':') {
             Some((host, port)) if !port.contains(':') => (host, Some(port)),
             _ => (text, None),
@@ -53,7 +53,7 @@ fn parse_address(text: &str) -> Option<Address> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// Maps addresses by the arguments or, without any, by the variable.
+/// Applies the mappings of the arguments. Without arguments, applies the mappings of the variable.
 pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Failure> {
     let mut mappings = given.to_vec();
     if mappings.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Fail
     }
 }
 
-/// The replacement for an address. A mapping with a port overrides one for all ports.
+/// Returns the replacement for an address. A mapping with a port takes precedence over a mapping for all ports.
 fn mapped(mappings: &[Mapping], host: &str, port: u16) -> (String, u16) {
     let of = |wanted: Option<u16>| {
         let mut all = mappings.iter();

@@ -7,11 +7,11 @@ use redlatch::Builder;
 use super::access::with_password_file;
 use crate::errors::Failure;
 
-/// The user and password that are given outside of the URLs.
+/// The user and the password, if they are given outside of the URLs.
 pub(super) struct Credentials {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    /// The file that contains the password; its content may change.
+    /// The file with the password, which may change.
     pub(super) file: Option<PathBuf>,
 }
 
@@ -26,14 +26,13 @@ fn parts(url: &str) -> Option<(&str, Option<&str>, &str)> {
     }
 }
 
-/// The host and path of a URL, without user, password and options.
+/// Returns the host and the path of a URL, without user, password and options.
 pub(super) fn address(url: &str) -> &str {
     let rest = parts(url).map_or("", |(_, _, rest)| rest);
     let end = rest.find(['?', '#']).unwrap_or(rest.len());
     rest.get(..end).unwrap_or_default().trim_end_matches('/')
 }
 
-/// Whether a URL contains a password.
 pub(super) fn has_password(url: &str) -> bool {
     let in_front = |user: &str| user.split_once(':').is_some_and(|(_, it)| !it.is_empty());
     let behind = url.split_once('?').is_some_and(|(_, query)| {
@@ -51,7 +50,7 @@ pub(super) fn has_password(url: &str) -> bool {
 }
 
 impl Credentials {
-    /// Sets the credentials of a master that sentinels name.
+    /// Sets the credentials of a master behind sentinels.
     pub(super) fn add_to_master(&self, builder: Builder) -> Builder {
         let user = self.user.clone().unwrap_or_default();
         match (&self.file, &self.password) {
@@ -61,7 +60,7 @@ impl Credentials {
         }
     }
 
-    /// Adds the credentials to the builder if they come from a file, otherwise to the URL.
+    /// Adds credentials from a file to the builder, and all others to the URL.
     pub(super) fn add_to(&self, builder: Builder, url: &str) -> Result<(Builder, String), Failure> {
         let file = self.file.as_ref();
         let file = file.filter(|_| !has_password(url) && !url.starts_with("mysql"));
@@ -76,7 +75,7 @@ impl Credentials {
         ))
     }
 
-    /// Like `add_to` for several servers of one service, which share the user of the first URL.
+    /// Like `add_to`, for several servers of one service. They share the user of the first URL.
     pub(super) fn add_to_all(
         &self,
         mut builder: Builder,
@@ -96,7 +95,7 @@ impl Credentials {
         Ok((builder, with_credentials))
     }
 
-    /// Adds user and password to a URL that has no password.
+    /// Adds the user and the password, unless the URL has a password.
     pub(super) fn add_to_url(&self, url: &str) -> Result<String, Failure> {
         let Some(password) = self.password.as_deref() else {
             return match &self.user {
@@ -106,7 +105,7 @@ impl Credentials {
                 None => Ok(url.to_owned()),
             };
         };
-        // The library reports what is wrong with the URL.
+        // The library reports what is wrong with this URL.
         let Some((scheme, user, rest)) = parts(url) else {
             return Ok(url.to_owned());
         };
@@ -134,7 +133,7 @@ impl Credentials {
     }
 }
 
-/// Whether traffic to this server is readable on a network.
+/// Whether a network carries the traffic to this server in plain text.
 pub(super) fn is_exposed(url: &str) -> bool {
     let is_socket = url.contains("+unix://") || url.contains("socket=");
     let host_and_port = address(url).split('/').next().unwrap_or_default();

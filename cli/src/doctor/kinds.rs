@@ -8,19 +8,18 @@ use redlatch::{Client, Lock, Result};
 use crate::doctor::Finding;
 use crate::errors::message_of;
 
-/// The lease of the locks taken here, which bounds what remains if this process is killed.
+/// If this process is killed, its locks expire after this time.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a lock held by another doctor is waited for.
+/// How long to wait for a lock that another doctor holds.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long the second thread waits for the lock that is held here.
+/// How long the second thread waits for the lock that the first thread holds.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A kind of lock, and a function that tries it on a name. It returns `false` if another client held the lock until the
-/// timeout.
+/// A kind of lock, and a function that tries it on a name. The function returns `false` if another client held the lock
+/// until the timeout.
 type Kind = (&'static str, fn(&Client, &str) -> Result<bool>);
 
-/// The values of `--kind`.
 pub(super) const NAMES: [&str; 10] = [
     "all",
     "lock",
@@ -34,7 +33,7 @@ pub(super) const NAMES: [&str; 10] = [
     "latch",
 ];
 
-/// Acquires and releases a permit of either kind of semaphore, and deletes the semaphore.
+/// Acquires and releases a permit of a semaphore of either kind. Then deletes the semaphore.
 macro_rules! permit {
     ($semaphore:expr) => {{
         let semaphore = $semaphore;
@@ -56,7 +55,7 @@ const KINDS: [Kind; 9] = [
         if !read.try_lock_for(WAIT)? {
             return Ok(false);
         }
-        // A second reader runs the part of the script that reads the first reader's timeout.
+        // With a second reader, the script also reads the TTL key of the first reader.
         let second = thread::scope(|scope| {
             let reading = scope.spawn(|| exercise(&sides.read()));
             reading.join().unwrap_or(Ok(false))
@@ -66,7 +65,7 @@ const KINDS: [Kind; 9] = [
         unlocked?;
         Ok(second && exercise(&sides.write())?)
     }),
-    // A fixed name, because its key for tokens is not deleted.
+    // The key of the last token is never deleted. So the name is fixed, and only one such key remains.
     ("fenced", |client, _| {
         exercise(&client.fenced_lock("redlatch:doctor:fenced"))
     }),
@@ -99,7 +98,7 @@ fn exercise(lock: &Lock) -> Result<bool> {
     lock.unlock().and(waited).map(|()| true)
 }
 
-/// Tries the kinds of these names and reports whether each works.
+/// Tries the kinds of these names. Reports whether each kind works.
 pub(super) fn try_kinds(node: &str, client: &Client, names: &[String]) -> Vec<Finding> {
     const CODE: &str = "kinds";
     let is_requested = |kind: &str| names.iter().any(|name| name == kind || name == "all");

@@ -9,18 +9,18 @@ use redlatch::{Client, Error, Event, Lock, Observer, Severity};
 use crate::connect::{Backend, ConnectArgs};
 use crate::doctor::Finding;
 
-/// Round trips to time, if they fit into `TIMING`.
+/// How many round trips are timed, if `TIMING` suffices.
 const ROUND_TRIPS: usize = 100;
 const TIMING: Duration = Duration::from_secs(3);
 /// How long the server's clock is compared with the local clock.
 const CLOCK: Duration = Duration::from_secs(3);
-/// The lease of the locks taken here. It outlasts all probes, and bounds what remains if this process is killed.
+/// The lease of the probes' locks, longer than any probe. If this process is killed, its locks expire after this time.
 const LEASE: Duration = Duration::from_secs(30);
-/// How long a waiter may take to subscribe, and then to be notified.
+/// The time for a wake-up. A third of it is for subscribing.
 const MESSAGE: Duration = Duration::from_secs(3);
 /// The node name in findings about a lock on a majority of nodes.
 pub(super) const ALL_NODES: &str = "all nodes";
-/// Attempts. Each may miss the message, because a waiter also polls about once a second.
+/// How often a wake-up is tried. A waiter also polls about once a second, so it may acquire the lock before the message.
 const MESSAGES: usize = 3;
 
 /// A server that is probed on its own.
@@ -31,7 +31,7 @@ struct ProbedServer<'a> {
     other: Option<&'a Client>,
     uses_token_locks: bool,
     lease: Duration,
-    /// The timeout of one node in a quorum, which proceeds without a slow node.
+    /// In a quorum, the timeout of a single node. A quorum does not wait for a slow node.
     node_timeout: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn probe(
     before: &[Finding],
     is_read_only: bool,
 ) -> Vec<Finding> {
-    // Each probe would be refused in the same way.
+    // All probes would fail for the same reason.
     let is_off =
         |it: &Finding| matches!(it.code, "state" | "lock-table") && it.severity == Severity::Danger;
     if !backend.is_quorum() && before.iter().any(is_off) {
@@ -49,7 +49,7 @@ pub(super) fn probe(
     }
     let others = match is_read_only || backend.uses_token_locks() || backend.is_database() {
         true => None,
-        // The same arguments have just been accepted.
+        // The first client was opened with the same arguments.
         false => args.open().ok(),
     };
     let clients = backend.clients();
@@ -90,7 +90,7 @@ pub(super) fn probe(
         }
         found
     });
-    // A missing majority is already reported.
+    // A missing majority was reported before.
     let has_majority = !before
         .iter()
         .any(|it| it.code == "redlock-nodes" && it.severity == Severity::Danger);
@@ -102,7 +102,7 @@ pub(super) fn probe(
     found
 }
 
-/// A part of lock names that no other process uses.
+/// Returns a part of lock names that no other process uses.
 fn own_id(clients: &[(String, &Client)]) -> String {
     clients
         .first()
@@ -123,7 +123,7 @@ impl ProbedServer<'_> {
         let mut found = Vec::new();
         match latency(&lock) {
             Ok(times) => found.push(self.latency_finding(&times)),
-            // An unreachable node of a quorum is already reported.
+            // In a quorum, an unreachable node was reported before.
             Err(_) if self.node_timeout.is_some() => return found,
             Err(error) => {
                 found.push(Finding::of_error(Some(self.node), "latency", &error));
@@ -231,7 +231,6 @@ impl ProbedServer<'_> {
     }
 }
 
-/// Formats a duration in ms or s.
 fn duration_text(time: Duration) -> String {
     match time.as_millis() {
         0..=9 => format!("{:.2} ms", time.as_secs_f64() * 1000.0),
@@ -240,9 +239,9 @@ fn duration_text(time: Duration) -> String {
     }
 }
 
-/// Returns the times of round trips in ascending order.
+/// Returns the times of round trips, in ascending order.
 fn latency(lock: &Lock) -> Result<Vec<Duration>, Error> {
-    // The first request connects.
+    // The first request connects, so it is not timed.
     lock.is_locked()?;
     let end = Instant::now() + TIMING;
     let mut times = Vec::with_capacity(ROUND_TRIPS);
@@ -255,7 +254,7 @@ fn latency(lock: &Lock) -> Result<Vec<Duration>, Error> {
     Ok(times)
 }
 
-/// Locks, re-enters and unlocks. `false` if a lock was refused.
+/// Locks, re-enters and unlocks. Returns `false` if the lock was refused.
 fn dry_run(lock: &Lock, uses_token_locks: bool) -> Result<bool, Error> {
     if !lock.try_lock()? {
         return Ok(false);
@@ -286,8 +285,8 @@ fn dry_run_finding(node: &str, tried: Result<bool, Error>) -> Finding {
     }
 }
 
-/// Returns bounds for the rate of the server's clock relative to the local clock, from the part of a lease that elapsed
-/// there.
+/// Compares how much of a lease has elapsed on the server with the local time. Returns bounds for the rate of the server's
+/// clock relative to the local clock.
 fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     if !lock.try_lock()? {
         return Ok((0.0, f64::INFINITY));
@@ -300,7 +299,7 @@ fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     let unlocked = lock.unlock();
     let (first, second) = (first?, second?);
     unlocked?;
-    // The server returns whole milliseconds.
+    // The server rounds the remaining lease to milliseconds.
     let passed = first.left.as_secs_f64() - second.left.as_secs_f64();
     let (least, most) = (
         (second.before - first.after).as_secs_f64(),
@@ -309,14 +308,14 @@ fn clock_rate(lock: &Lock) -> Result<(f64, f64), Error> {
     Ok(((passed - 0.001) / most, (passed + 0.001) / least))
 }
 
-/// The remaining lease at some instant between `before` and `after`.
+/// The remaining lease at an unknown instant between `before` and `after`.
 struct LeaseSample {
     before: Instant,
     left: Duration,
     after: Instant,
 }
 
-/// Queries the remaining lease 20 times and returns the sample with the shortest round trip.
+/// Queries the remaining lease 20 times. Returns the sample with the shortest round trip.
 fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
     let mut best: Option<LeaseSample> = None;
     for _ in 0..20 {
@@ -335,7 +334,7 @@ fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
             best = Some(sample);
         }
     }
-    // The loop took at least one sample.
+    // This default is never used, because the loop took at least one sample.
     let now = Instant::now();
     Ok(best.unwrap_or(LeaseSample {
         before: now,
@@ -347,7 +346,6 @@ fn sample_remaining_lease(lock: &Lock) -> Result<LeaseSample, Error> {
 /// The number of waiters of this process that a message has woken.
 static WOKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Counts waiters that a message has woken.
 pub(crate) struct WakeUpCounter;
 
 impl Observer for WakeUpCounter {
@@ -358,7 +356,7 @@ impl Observer for WakeUpCounter {
     }
 }
 
-/// Returns the time from an unlock until a waiter of another client is woken; `None` if no message arrives.
+/// Returns the time from an unlock until a waiter of another client is woken. `None` if no message arrives.
 fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Error> {
     let woken = || WOKEN.load(Ordering::Relaxed);
     for _ in 0..MESSAGES {
@@ -376,13 +374,13 @@ fn wake_up_latency(lock: &Lock, waiting: &Lock) -> Result<Option<Duration>, Erro
                 Ok::<_, Error>(at)
             });
             let end = Instant::now() + MESSAGE / 3;
-            // Without a count of listeners the waiter has had time to subscribe.
+            // If the server cannot count listeners, this loop ends at `end`. By then the waiter has subscribed.
             while Instant::now() < end
                 && !matches!(lock.describe(), Ok(info) if info.listening > Some(0))
             {
                 thread::sleep(Duration::from_millis(5));
             }
-            // A waiter tries the lock once more after subscribing.
+            // After it has subscribed, a waiter tries the lock once more.
             thread::sleep(Duration::from_millis(20));
             let unlocked_at = Instant::now();
             let unlocked = lock.unlock();

@@ -1,4 +1,4 @@
-//! `redlatch doctor`: dangers to locks on these servers, and the promises that hold there.
+//! `redlatch doctor`: reports dangers to locks on these servers, and which promises hold there.
 
 mod kinds;
 pub(crate) mod live;
@@ -36,16 +36,13 @@ pub(crate) struct DoctorArgs {
     connection: crate::connect::ConnectArgs,
 }
 
-/// The result of one check.
 #[derive(Serialize)]
 struct Finding {
     #[serde(serialize_with = "serialize_severity")]
     severity: Severity,
     code: &'static str,
     node: String,
-    /// What was observed.
     seen: String,
-    /// What to do about it.
     advice: Option<String>,
 }
 
@@ -93,11 +90,11 @@ impl Finding {
             severity: found.severity,
             code: found.code,
             node: found.node.to_string(),
-            // The name of the library's test lock is of no use to the reader.
+            // The name of the library's test lock does not help the reader.
             seen: found.message.replace("lock \"redlatch:preflight\": ", ""),
             advice: Some(found.advice).filter(|advice| !advice.is_empty()),
         };
-        // The library checks the rights for reentrant locks.
+        // The library checks the rights for reentrant locks. Token locks need fewer rights.
         if finding.code == "rights"
             && finding.severity == Severity::Danger
             && backend.uses_token_locks()
@@ -111,7 +108,7 @@ impl Finding {
         finding
     }
 
-    /// A probe that failed after a lock was acquired. A missing right for the probe itself endangers no lock.
+    /// A probe failed after a lock was acquired. If only the probe lacks a right, no lock is in danger.
     fn of_failed_probe(node: &str, code: &'static str, error: &Error) -> Finding {
         let mut finding = Finding::of_error(Some(node), code, error);
         if error.kind() == "permission" {
@@ -121,7 +118,7 @@ impl Finding {
         finding
     }
 
-    /// A failed probe; without `node`, of all servers.
+    /// A probe failed. `None` for `node` stands for all servers.
     fn of_error(node: Option<&str>, code: &'static str, error: &Error) -> Finding {
         let (code, advice) = match error.kind() {
             "permission" if node.is_some() => (
@@ -152,7 +149,7 @@ impl Finding {
             "invalid_config" => ("cluster-state", "use --cluster for a cluster"),
             "not_replicated" => (code, "restore the replicas, or lower --wait-replicas"),
             "no_quorum" => (code, "restore the nodes that gave no usable reply"),
-            // The message already ends with advice.
+            // The message of this error ends with advice.
             "schema" => ("lock-table", "create or correct the table"),
             _ => (
                 code,
@@ -197,12 +194,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
             "use TLS (rediss://, mysqls://) unless the network is private",
         )
     }));
-    // Unreachable servers have no promises.
+    // No promise can be checked on unreachable servers.
     let promises = match code {
         None => promises::of(&findings, &backend, args.read_only),
         Some(_) => Vec::new(),
     };
-    // Worst first.
+    // The worst findings are first.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let severity = findings.first().map_or(Severity::Ok, |it| it.severity);
     let printed = match args.json {
@@ -225,7 +222,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     Failure::exit_with(printed, code.unwrap_or(verdict))
 }
 
-/// Shortens a name for the table: a group may contain the names of all its servers.
+/// Shortens a name for the table. The name of a group may contain the names of all its servers.
 fn brief(node: &str) -> String {
     const WIDTH: usize = 40;
     let name = escape(node);

@@ -1,4 +1,4 @@
-//! The promises of the README for the checked servers.
+//! Which promises of the README hold on the checked servers.
 
 use redlatch::Severity;
 use serde::Serialize;
@@ -8,7 +8,6 @@ use crate::doctor::Finding;
 use crate::doctor::live::ALL_NODES;
 use crate::output::span;
 
-/// A promise, and whether it holds on these servers.
 #[derive(Serialize)]
 pub(super) struct Promise {
     pub(super) promise: &'static str,
@@ -17,14 +16,14 @@ pub(super) struct Promise {
     pub(super) because: String,
 }
 
-/// Derives the promises from the findings, which are in the order of the checks.
+/// `findings` have the order of the checks.
 pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) -> Vec<Promise> {
     let worst = |codes: &[&str]| {
         let mut of_codes: Vec<&Finding> = findings
             .iter()
             .filter(|it| codes.contains(&it.code))
             .collect();
-        // A stable sort: the first of the worst.
+        // The sort is stable, so the first of the worst findings is returned.
         of_codes.sort_by_key(|it| std::cmp::Reverse(it.severity));
         of_codes.first().copied()
     };
@@ -37,7 +36,7 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
     let mut promises = Vec::new();
 
     let title = "a lock can be acquired now";
-    // Other nodes of a quorum may grant what one refuses.
+    // If a node of a quorum refuses, the other nodes may grant the lock.
     let refusing: &[&str] = match backend.is_quorum() {
         true => &["redlock-nodes"],
         false => &[
@@ -54,7 +53,7 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
         true => it.node == ALL_NODES,
         false => it.code == "dry-run",
     });
-    // A cluster's dry run used one of its masters.
+    // In a cluster, a dry run tests only one of the masters.
     let is_decided = !backend.is_cluster() && tried.is_some_and(|it| it.severity == Severity::Ok);
     let refused = danger_in(refusing).filter(|_| !is_decided);
     promises.push(match (refused, tried) {

@@ -1,4 +1,4 @@
-//! Facts about the services and products that the doctor recognises.
+//! Facts about services and products that the doctor recognises.
 
 use crate::connect::Backend;
 use crate::doctor::Finding;
@@ -6,12 +6,12 @@ use crate::doctor::Finding;
 /// A service or product. The first match in `SERVICES` wins.
 struct Service {
     name: &'static str,
-    /// Text in the `version` finding, if `INFO` or `HELLO` identifies the service.
+    /// A text in the `version` finding. Empty if neither `INFO` nor `HELLO` identifies the service.
     version_text: &'static str,
-    /// Parts of host names: all parts of one entry must match.
+    /// Parts of host names. A host matches an entry if it contains all its parts.
     hosts: &'static [&'static [&'static str]],
     facts: &'static str,
-    /// Advice; empty if there is none.
+    /// Empty if there is no advice.
     advice: &'static str,
 }
 
@@ -103,7 +103,6 @@ const SERVICES: [Service; 12] = [
     },
 ];
 
-/// Returns one finding for each recognised service.
 pub(super) fn findings(found: &[Finding], backend: &Backend) -> Vec<Finding> {
     let by_reply = found.iter().filter(|it| it.code == "version");
     let by_reply =
@@ -111,7 +110,7 @@ pub(super) fn findings(found: &[Finding], backend: &Backend) -> Vec<Finding> {
     let by_host = backend.hosts().iter();
     let by_host = by_host.map(|host| (&**host, by_host_name(host), "identified by its host name"));
     let mut facts: Vec<Finding> = Vec::new();
-    // A host name can tell variants of a service apart, which replies do not.
+    // A host name may tell variants of a service apart, which replies cannot. So host names come first.
     for (node, service, how) in by_host.chain(by_reply) {
         let Some(service) = service else { continue };
         let seen = format!("{} ({how}): {}", service.name, service.facts);

@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use crate::connect::parse_duration;
 use crate::errors::Failure;
 
-/// Default slack, so that a timer that fires slightly early still runs the job.
+/// The maximum of the default slack. With slack, a timer that fires a little early starts the job.
 const MOST_SLACK: Duration = Duration::from_secs(300);
 
-/// A period is a lease, whose maximum this is.
+/// The period becomes a lease, for which this is the maximum.
 const LONGEST_PERIOD: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
 
@@ -86,7 +86,6 @@ pub(crate) struct RunArgs {
     pub(super) connection: crate::connect::ConnectArgs,
 }
 
-/// Reaction to a lock in danger.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     Term,
@@ -94,14 +93,12 @@ pub(crate) enum OnLost {
     Warn,
 }
 
-/// What counts as a run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MarkWhen {
     Start,
     Success,
 }
 
-/// Signal to an orphaned command.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Orphan {
     Kill,
@@ -110,7 +107,6 @@ pub(crate) enum Orphan {
 }
 
 impl RunArgs {
-    /// Rejects contradictory arguments.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.once_per.is_some() && self.names.len() > 1 {
             return Err(Failure::usage("--once-per takes exactly one lock name"));
@@ -134,7 +130,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// The lease of the mark: `--once-per` minus the slack.
+    /// Returns the lease of the mark, which is `--once-per` minus the slack.
     pub(super) fn period(&self) -> Result<Option<Duration>, Failure> {
         let Some(period) = self.once_per else {
             return Ok(None);
@@ -154,12 +150,12 @@ impl RunArgs {
         Ok(Some(period))
     }
 
-    /// The lock names, for messages.
+    /// Returns the lock names, for messages.
     pub(super) fn title(&self) -> String {
         self.names.join(" + ")
     }
 
-    /// The timeout for the lock; `None` without limit.
+    /// Returns how long to wait for the lock. `None` if the wait is unlimited.
     pub(super) fn wait_timeout(&self) -> Option<Duration> {
         match self.only_tries || (self.once_per.is_some() && self.wait.is_none()) {
             true => Some(Duration::ZERO),

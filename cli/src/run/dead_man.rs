@@ -1,8 +1,8 @@
-//! The dead man's switch: a process beside redlatch that ends the command when redlatch no longer supervises it.
+//! The dead man's switch: a process beside redlatch. It ends the command when redlatch no longer supervises the command.
 //!
-//! redlatch may be killed, or stopped for longer than its lock is valid. At redlatch's death the kernel signals only
-//! the command, none of its descendants, and a stop signals no process. redlatch therefore sends a new deadline again
-//! and again. The switch kills the whole process group at that deadline or at redlatch's death.
+//! redlatch may be killed, or stopped for longer than its lock is valid. If redlatch dies, the kernel signals the command,
+//! but none of its descendants. If redlatch is stopped, the kernel signals no process. So redlatch repeatedly sends a new
+//! deadline to the switch. At that deadline, or when redlatch dies, the switch kills the whole process group.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -29,28 +29,28 @@ use crate::errors::Failure;
 use crate::output::note;
 use crate::stderr;
 
-/// The argument with which redlatch starts the switch.
+/// The first argument of the switch.
 pub(crate) const SWITCH: &str = "__switch";
 
-/// The longest poll: its timer stops while the machine is suspended.
+/// The maximum poll timeout. It is short because the timer stops while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The poll interval while a command is asked to end.
+/// The poll interval while a command is being ended.
 pub(super) const FAST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Message in place of a deadline: nothing is watched any more.
+/// A message in place of a deadline: the switch watches nothing from now on.
 const ENDED: u64 = 0;
 
-/// Message in place of a deadline: the command has ended, its group may still exist.
+/// A message in place of a deadline: the command has ended, but its group may exist.
 const COMMAND_ENDED: u64 = 1;
 
-/// Flag of a deadline: the lock's validity, which `--on-lost warn` lets the command outlive.
+/// A flag of a deadline: it is the end of the lock's validity. With `--on-lost warn` the command may outlive it.
 const VALID: u64 = 1 << 63;
 
-/// A message is a sequence of words: first the process id, then times of `now` in ns.
+/// A message consists of words. The first message begins with the process id. All other words are times of `now` in ns.
 const WORD: usize = size_of::<u64>();
 
-/// The clock of leases, common to all processes of the machine.
+/// The clock of leases, which all processes of the machine share.
 pub(super) fn now() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;
@@ -59,20 +59,19 @@ pub(super) fn now() -> Duration {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
-/// Encodes a time.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(!VALID, |nanos| nanos.min(!VALID))
 }
 
-/// redlatch's end.
+/// redlatch's end of the pipe to the switch.
 pub(super) struct Switch {
     pipe: ChildStdin,
-    /// Whether the switch may exit, or its exit is already reported.
+    /// Whether the switch may exit, or redlatch has reported its exit.
     is_gone: Cell<bool>,
 }
 
 impl Switch {
-    /// Starts the switch, before the command, so that no command runs without one.
+    /// Starts the switch. This happens before the command starts, so no command runs without a switch.
     pub(super) fn start(
         itself: &Path,
         orphan: Option<Signal>,
@@ -88,11 +87,11 @@ impl Switch {
             ])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            // Signals of the terminal and to the command's group must not reach the switch.
+            // The switch must not get signals of the terminal or of the command's group.
             .process_group(0)
             .spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        // A stopped switch must not block redlatch.
+        // If the switch is stopped, writing to it must not block redlatch.
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
         Ok(Switch {
             pipe,
@@ -100,32 +99,31 @@ impl Switch {
         })
     }
 
-    /// Passes the command's process id, the deadline for the command and the end of the lock's validity, which applies
-    /// if redlatch dies.
+    /// Sends the process id of the command and its deadline. `valid_until`, the end of the lock's validity, applies if
+    /// redlatch dies.
     pub(super) fn arm(&self, pid: Pid, deadline: Duration, valid_until: Duration) {
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
-        // A single write, so that the switch never has a process id without a deadline.
+        // This is a single write, so the switch never has a process id without a deadline.
         self.send(&[pid, nanos(valid_until) | VALID, nanos(deadline)]);
     }
 
-    /// Moves the deadline of the command.
     pub(super) fn set_deadline(&self, deadline: Duration) {
         self.send(&[nanos(deadline)]);
     }
 
-    /// Moves the end of the validity, which is the deadline of an orphaned command.
+    /// Changes the end of the lock's validity, which is the deadline of an orphaned command.
     pub(super) fn set_valid_until(&self, time: Duration) {
         self.send(&[nanos(time) | VALID]);
     }
 
-    /// Reports that the command has ended. Its id may be reused once its group is gone.
+    /// Reports that the command has ended. When its group is gone, its id may be reused.
     pub(super) fn command_ended(&self) {
         self.send(&[COMMAND_ENDED]);
-        // The switch may exit from now on.
+        // From now on, the exit of the switch is no error.
         self.is_gone.set(true);
     }
 
-    /// Ends the switch after the end of the command.
+    /// Ends the switch after the command has ended.
     pub(super) fn disarm(&self) {
         self.send(&[ENDED]);
         self.is_gone.set(true);
@@ -141,49 +139,47 @@ impl Switch {
                     "the process that ends the command if redlatch dies has exited; this run continues without it",
                 );
             }
-            // A full pipe means that the switch is stopped. When it continues, it reads old deadlines and ends the
-            // command too early.
+            // The pipe is full only if the switch is stopped. If the switch continues later, it reads old deadlines, and
+            // ends the command too early.
             _ => {}
         }
     }
 }
 
-/// Why the switch acts.
 enum SwitchEvent {
-    /// The command is no longer watched, or its group is gone.
+    /// The switch watches nothing any more, or the command's group is gone.
     Ended,
     /// redlatch has died.
     ParentGone,
-    /// The deadline has passed.
     DeadlinePassed,
 }
 
-/// Runs the switch: `__switch SIGNAL LEADS TITLE`.
+/// The arguments are `__switch SIGNAL LEADS TITLE`.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let words: Option<Vec<&str>> = arguments.iter().map(|word| word.to_str()).collect();
     let Some([orphan, leads, title]) = words.as_deref() else {
         Failure::usage("__switch is internal to redlatch; use redlatch run").print();
         return ExitCode::FAILURE;
     };
-    // Signals that end redlatch in an orderly way must not end the switch first: redlatch reports the end of the
+    // Some signals end redlatch in an orderly way. They must not end the switch before redlatch reports the end of the
     // command.
     for signal in [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
-        // If a handler cannot be installed, redlatch notices the exit of the switch.
+        // If a handler cannot be installed, the signal ends the switch, which redlatch notices.
         let _ = flag::register(signal, Arc::default());
     }
     let mut first = [0; WORD];
-    // Unbuffered, to leave the words that follow in the pipe. If redlatch is dead, nothing is read.
+    // The read is unbuffered, so all later words stay in the pipe. If redlatch is dead, nothing is read.
     let _ = rustix::io::read(io::stdin(), &mut first);
     let pid = i32::try_from(u64::from_le_bytes(first)).ok();
     let Some(pid) = pid.and_then(Pid::from_raw) else {
-        // redlatch started no command.
+        // redlatch has started no command.
         return ExitCode::SUCCESS;
     };
     let target = Target {
         pid,
         leads: *leads == "1",
     };
-    // The switch reads all pending messages before it acts.
+    // Reads must not block, because the switch reads all pending messages before it acts.
     if fcntl_setfl(io::stdin(), OFlags::NONBLOCK).is_err() {
         return ExitCode::FAILURE;
     }
@@ -197,14 +193,12 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// State of the switch.
 struct SwitchState {
     target: Target,
-    /// When the command is killed; `None` before the first message.
+    /// When the command is killed. `None` before the first message.
     deadline: Option<Duration>,
-    /// When the lock's validity ends.
     valid_until: Option<Duration>,
-    /// Whether the command has ended. Only its group then keeps its id from being reused.
+    /// Whether the command has ended. Its id can then be reused when its group is gone.
     has_command_ended: bool,
 }
 
@@ -214,7 +208,7 @@ impl SwitchState {
             SwitchEvent::Ended => {}
             SwitchEvent::DeadlinePassed => {
                 self.target.signal(Signal::KILL);
-                // After the kill and with a time limit: stderr may block.
+                // stderr may block. So this happens after the kill, and has a time limit.
                 let _ = stderr::detach();
                 note(&format!(
                     "{title}: the lock is about to expire, so the command was killed"
@@ -229,7 +223,7 @@ impl SwitchState {
                 {
                     self.target.signal(Signal::CONT);
                     while let Some(left) = deadline.checked_sub(now()) {
-                        // Afterwards the id may be reused.
+                        // When the group is gone, its id may be reused.
                         if self.target.is_gone() {
                             return;
                         }
@@ -241,7 +235,6 @@ impl SwitchState {
         }
     }
 
-    /// Waits for a reason to act.
     fn wait(&mut self) -> SwitchEvent {
         let stdin = io::stdin();
         let fd = stdin.as_fd();
@@ -253,12 +246,12 @@ impl SwitchState {
                 POLL_INTERVAL
             };
             let timeout = Timespec::try_from(left.unwrap_or(pause).min(pause)).ok();
-            // A signal may interrupt the poll; pending messages are read in any case.
+            // A signal may interrupt the poll. Pending messages are read in any case.
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
             let mut bytes = [0; 512 * WORD];
             let is_alone = loop {
                 match rustix::io::read(fd, &mut bytes) {
-                    // Writes of this size are atomic, so no word is split.
+                    // A write of this size is atomic, so no word is split.
                     Ok(length @ 1..) => {
                         let words = bytes[..length].chunks_exact(WORD);
                         for word in words.filter_map(|word| word.try_into().ok()) {

@@ -1,4 +1,4 @@
-//! `redlatch run`: a command that runs only while its lock is held.
+//! `redlatch run`: runs a command only while its lock is held.
 
 mod arguments;
 pub(crate) mod dead_man;
@@ -26,10 +26,10 @@ use process::{Ended, Process};
 use report::RunReport;
 use supervise::{Limits, Outcome};
 
-/// Limit for writing the last messages to stderr.
+/// How long writing the last messages to stderr may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the command and returns the exit code. Every failure of redlatch itself has the code `FAILED`.
+/// Runs the command, and returns the exit code. If redlatch itself fails, the exit code is `FAILED`.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let mut report = RunReport::default();
     let code = match attempt(args, &mut report) {
@@ -52,10 +52,10 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 
 fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     args.check()?;
-    // Fails before a lock is acquired in vain.
+    // If the executable cannot be found, no lock is acquired.
     target::itself()?;
     stderr::detach().map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))?;
-    // Installed before the first request, so that no signal is missed.
+    // The handlers are installed before the first request, so no signal is missed.
     let signals = Signals::install()?;
     let backend = args.connection.open()?;
     let limits = Limits::of(args, backend.lease())?;
@@ -108,14 +108,14 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         drop(release(guard));
         return Ok(args.refused_code);
     }
-    // Earlier signals were not meant for the command.
+    // Signals that arrived before this were not meant for the command.
     while signals.received().try_recv().is_ok() {}
     if let Some(number) = signals.ending() {
         remove_mark();
         drop(release(guard));
         return Ok(exit_codes::of_signal(number));
     }
-    // The request for the mark may have taken longer than the lease.
+    // Setting the mark may have taken longer than the lease.
     if !guard.is_valid() {
         remove_mark();
         drop(guard);
@@ -135,7 +135,7 @@ fn under_lock(
     signals: &Signals,
     report: &mut RunReport,
 ) -> Result<u8, Failure> {
-    // Read the clock first: this process may be stopped between the two reads.
+    // The clock is read first, because this process may be stopped between the two reads.
     let read = dead_man::now();
     let left = guard.remaining_validity();
     let times = [limits.unsupervised(left), limits.time_until_kill(left)];
@@ -164,7 +164,7 @@ fn under_lock(
     };
     let lost = match lost {
         Some(lost) => {
-            // The hold is lost; there is nothing to unlock.
+            // The hold is lost, so there is nothing to unlock.
             drop(guard);
             Some(lost)
         }
@@ -183,7 +183,7 @@ fn under_lock(
         report.lost = Some(lost);
         return Ok(args.lost_code);
     }
-    // Exit code 0 would claim that the period is recorded.
+    // With exit code 0, the caller would believe that the period is recorded.
     noted?;
     if is_late {
         return Ok(TIMED_OUT);
@@ -197,7 +197,7 @@ fn under_lock(
     }
 }
 
-/// Unlocks, and returns the cause if the lock was lost. The command has ended, so a missing reply is not its failure.
+/// Unlocks. If the lock was lost, returns the cause. If no reply arrives, the command has succeeded nevertheless.
 fn release(guard: Guard) -> Option<String> {
     match guard.unlock() {
         Ok(()) => None,

@@ -1,4 +1,4 @@
-//! Acquires the lock for a command, unless it is refused or a signal ends the wait.
+//! Acquires the lock for a command. The lock may be refused, or a signal may end the wait.
 
 use std::time::Duration;
 
@@ -10,10 +10,9 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::signals::Signals;
 
-/// The variable that lists the holds of outer runs.
+/// The environment variable that lists the holds of outer runs.
 pub(super) const VISITORS: &str = "REDLATCH_VISITOR";
 
-/// Result of the attempt.
 pub(super) enum Obtained {
     Held(Guard),
     Refused,
@@ -62,7 +61,7 @@ pub(super) fn obtain(
     }
 }
 
-/// Whether an outer run holds one of the locks. A stale variable is harmless, as the id of a hold is never reused.
+/// Whether an outer run holds one of the locks. The id of a hold is never reused, so a stale variable does no harm.
 fn is_held_around(locks: &[Lock], signals: &Signals) -> Result<bool, Failure> {
     let around = std::env::var(VISITORS).unwrap_or_default();
     if around.is_empty() {

@@ -1,4 +1,4 @@
-//! `--once-per`: the mark of a run in a period, a lock with a fixed lease that stays locked.
+//! `--once-per`: the mark of a run in a period. It is a lock with a fixed lease that is never released.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,11 +10,10 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::output::{note, span};
 
-/// How long, and how often, an in-doubt mark is checked.
+/// How long an in-doubt mark is checked.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The mark of one job.
 pub(super) struct Mark {
     lock: Lock,
     period: Duration,
@@ -37,7 +36,7 @@ impl Mark {
         }))
     }
 
-    /// Whether the job may run. With `--mark start` this sets the mark.
+    /// Whether the job may run. With `--mark start`, this sets the mark.
     pub(super) fn may_run(&self) -> Result<bool, Failure> {
         match self.when {
             MarkWhen::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
@@ -45,7 +44,7 @@ impl Mark {
         }
     }
 
-    /// When the job may run again, as text; empty if unknown.
+    /// Returns when the job may run again, as text. Empty if this is unknown.
     pub(super) fn next_run_text(&self) -> String {
         let left = self.lock.remaining_lease().ok().flatten();
         left.map_or(String::new(), |left| {
@@ -53,7 +52,7 @@ impl Mark {
         })
     }
 
-    /// Removes the mark of a command that was not started. If that fails, the period counts as run.
+    /// Removes the mark of a command that was not started. If this fails, the job counts as run in this period.
     pub(super) fn remove(&self) {
         if self.when == MarkWhen::Start
             && let Err(error) = self.lock.unlock()
@@ -62,8 +61,8 @@ impl Mark {
         }
     }
 
-    /// Waits, with a limit, until the client has resolved an in-doubt mark, which it does only while it lives. A mark
-    /// that remains counts as a run.
+    /// The client resolves an in-doubt mark in the background, only as long as this process lives. Waits for that, with a
+    /// limit. If a mark remains, the job counts as run in this period.
     pub(super) fn wait_until_resolved(&self, guard: &Guard) {
         let visitor = guard.visitor().as_str();
         let client = visitor.split(':').next().unwrap_or(visitor);
@@ -80,7 +79,7 @@ impl Mark {
         }
     }
 
-    /// Records the success of a command; its period counts from its start.
+    /// Sets the mark of a command that succeeded. Its period begins at the start of the command.
     pub(super) fn record_success(&self, begun: Instant) -> Result<(), Failure> {
         if self.when == MarkWhen::Start {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The command as a process: started, signalled, reaped.
+//! The command as a process, which is started, signalled and reaped.
 
 use std::cell::Cell;
 use std::env;
@@ -26,23 +26,21 @@ use crate::errors::Failure;
 use crate::gate::Gate;
 use crate::signals::ignored;
 
-/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Code(u8),
     Signal(u8),
 }
 
-/// A running command.
 pub(super) struct Process {
     target: Target,
     switch: Switch,
     gate: Gate,
     pub(super) begun: Instant,
     pub(super) ended: Receiver<Ended>,
-    /// Lets the reaper thread reap the command, whose id is reserved until then.
+    /// Lets the reaper thread reap the command. Until then, its id cannot be reused.
     reaps: Sender<()>,
-    /// Whether the command may be reaped. Its id may be reused once its group is gone, too.
+    /// Whether the command may be reaped. Its id may be reused when its group is gone.
     is_pid_released: Cell<bool>,
 }
 
@@ -50,8 +48,8 @@ pub(super) struct Process {
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Process {
-    /// Starts the command. The calling thread must outlive it, because the kernel signals the child at the death of the
-    /// parent *thread*.
+    /// Starts the command. The kernel signals the child when the parent *thread* dies, so the calling thread must outlive
+    /// the command.
     ///
     /// `until` is the first deadline of the switch. `valid_until` applies if redlatch dies.
     pub(super) fn start(
@@ -64,7 +62,8 @@ impl Process {
             |what: &'static str| move |error: io::Error| Failure::usage(format!("{what}: {error}"));
         let itself = itself()?;
         let mut command = Command::new(&itself);
-        // The kernel and the switch both send KILL. The switch alone sends TERM, so that the command gets it once.
+        // For KILL, the kernel and the switch both send the signal. For TERM, only the switch sends it, so the command gets
+        // it once.
         let from_kernel = args.orphan_signal().filter(|it| *it == Signal::KILL);
         command.args([CHILD, &encode_signal(from_kernel)]);
         command.args(&args.command);
@@ -89,8 +88,8 @@ impl Process {
         if leads {
             command.process_group(0);
         }
-        // If the parent process ignored SIGCHLD, children would be reaped by the kernel. Any handler prevents that, and
-        // programs started by redlatch do not inherit it.
+        // Under a parent that ignored SIGCHLD, the kernel would reap the children. Any handler prevents this. Programs that
+        // redlatch starts do not inherit the handler.
         flag::register(SIGCHLD, Arc::default())
             .map_err(failed("cannot install a SIGCHLD handler"))?;
         become_subreaper().map_err(failed(
@@ -112,12 +111,12 @@ impl Process {
         switch.arm(pid, until, valid_until);
         let (reports, ended) = unbounded();
         let (reaps, may_reap) = unbounded();
-        // Reaps all children, because the command's orphans become children of this process.
+        // The command's orphans become children of this process, so the thread reaps all children.
         thread::Builder::new()
             .name("redlatch-reaps".to_owned())
             .spawn(move || reap(pid, &reports, &may_reap))
             .map_err(failed("cannot start a thread"))?;
-        // If this process was stopped past the deadline, the switch ends the child while it waits at the gate.
+        // If this process was stopped past the deadline, the gate stays closed, and the switch ends the child.
         if now() < until {
             gate.open().map_err(failed("cannot start the command"))?;
         }
@@ -132,22 +131,22 @@ impl Process {
         })
     }
 
-    /// Sends a signal to the command, and to its group if it leads one.
+    /// Sends a signal to the command. If the command leads a group, the whole group gets the signal.
     pub(super) fn signal(&self, signal: Signal) {
         if !(self.is_pid_released.get() && self.is_group_gone()) {
             self.target.signal(signal);
         }
     }
 
-    /// Releases the id of the ended command. The switch is informed first, so that it never signals a process that gets
-    /// the same id.
+    /// Allows the id of the ended command to be reused. The switch is informed first, so it never signals another process
+    /// with this id.
     pub(super) fn release_pid(&self) {
         match self.target.leads {
             true => self.switch.command_ended(),
             false => self.switch.disarm(),
         }
         self.is_pid_released.set(true);
-        // The reaper thread has ended if there is no child.
+        // If there is no child, the reaper thread has ended, and `send` fails.
         let _ = self.reaps.send(());
     }
 
@@ -156,26 +155,24 @@ impl Process {
         !self.target.leads || self.target.is_gone()
     }
 
-    /// Kills the rest of the group and waits for its end. Returns whether the group is gone.
+    /// Kills the rest of the group, and waits until it is gone. Returns whether it is gone.
     pub(super) fn kill_group(&self, within: Duration) -> bool {
         let begun = Instant::now();
         while !self.is_group_gone() {
             if begun.elapsed() > within {
                 return false;
             }
-            // Repeated: another process may have joined the group.
+            // Another process may have joined the group, so the signal is repeated.
             self.target.signal(Signal::KILL);
             thread::sleep(POLL_INTERVAL);
         }
         true
     }
 
-    /// Moves the deadline at which the switch kills the command.
     pub(super) fn set_deadline(&self, until: Duration) {
         self.switch.set_deadline(until);
     }
 
-    /// Moves the end of the validity that applies if this process dies.
     pub(super) fn set_valid_until(&self, time: Duration) {
         self.switch.set_valid_until(time);
     }
@@ -184,43 +181,42 @@ impl Process {
         self.switch.disarm();
     }
 
-    /// Whether the process executed the command before it ended.
     pub(super) fn was_command_executed(&self) -> bool {
         self.gate.was_command_executed()
     }
 
-    /// Whether the command ignores INT; always false on systems other than Linux.
+    /// Whether the command ignores INT. Always `false` on other systems than Linux.
     pub(super) fn ignores_int(&self) -> bool {
         let pid = self.target.pid.as_raw_nonzero();
         ignored(&pid.to_string()) & (1 << (SIGINT - 1)) != 0
     }
 
-    /// Whether the terminal itself sends its signals to the command.
+    /// Whether the terminal sends its signals to the command directly.
     pub(super) fn shares_terminal(&self) -> bool {
         !self.target.leads && io::stdin().is_terminal()
     }
 }
 
-/// Makes this process the parent of the command's orphans, so that none stays in its group as a zombie. Process 1 of a
-/// container is that anyway.
+/// Makes this process the parent of the command's orphans, so that none stays in the group as a zombie. Process 1 of a
+/// container is their parent in any case.
 #[cfg(target_os = "linux")]
 fn become_subreaper() -> io::Result<()> {
     let ourselves = rustix::process::getpid();
     Ok(rustix::process::set_child_subreaper(Some(ourselves))?)
 }
 
-/// On other systems process 1 is the parent of orphans.
+/// On systems other than Linux, process 1 is the parent of orphans.
 #[cfg(not(target_os = "linux"))]
 fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Reaps all children as they end. The end of the command is reported first, and reaped when `may_reap` permits it.
+/// Reaps all children as they end. Reports the end of the command first, and reaps the command when `may_reap` allows it.
 fn reap(command: Pid, reports: &Sender<Ended>, may_reap: &Receiver<()>) {
     let ends = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     let report = |code: Option<i32>, signal: Option<i32>| {
         if let Some(ended) = ended_of(code, signal) {
-            // The main thread receives this and replies.
+            // The main thread receives this and allows the command to be reaped.
             let _ = reports.send(ended);
             let _ = may_reap.recv();
         }
@@ -230,7 +226,7 @@ fn reap(command: Pid, reports: &Sender<Ended>, may_reap: &Receiver<()>) {
         match waitid(WaitId::All, ends) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
-            // No child is left. If the command was reaped elsewhere, the channel closes without an exit status.
+            // No child is left. If another thread has reaped the command, its exit status is unknown.
             Err(_) => return,
         }
         if !is_reported
@@ -239,7 +235,7 @@ fn reap(command: Pid, reports: &Sender<Ended>, may_reap: &Receiver<()>) {
             report(status.exit_status(), status.terminating_signal());
             is_reported = true;
         }
-        // `wait` may reap any child, even the command if it ends right now.
+        // If the command ends right now, this `wait` may reap it.
         if let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG)
             && pid == command
             && !is_reported

@@ -1,4 +1,4 @@
-//! Messages about a wait for the lock.
+//! Messages while redlatch waits for the lock.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,21 +12,21 @@ use crate::escape::escape;
 use crate::output::{holder, note};
 use crate::stderr;
 
-/// Shorter waits print nothing.
+/// A shorter wait prints nothing.
 const FIRST_MESSAGE: Duration = Duration::from_secs(1);
 
-/// Interval of messages if stderr is not a terminal.
+/// The interval of messages if stderr is no terminal.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Clears the line of the terminal.
+/// The sequence that clears the line of the terminal.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// Limit for clearing the line at the end.
+/// How long clearing the line at the end may take.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Prints messages until it is dropped.
 pub(super) struct WaitProgress {
-    /// Dropped to wake the printing thread.
+    /// The drop of this sender wakes the printing thread.
     _ends: Sender<()>,
     state: Arc<Mutex<WaitState>>,
 }
@@ -34,7 +34,7 @@ pub(super) struct WaitProgress {
 #[derive(Default)]
 struct WaitState {
     has_ended: bool,
-    /// Whether a line is shown on the terminal.
+    /// Whether the terminal shows a line that has to be cleared.
     is_shown: bool,
 }
 
@@ -48,7 +48,7 @@ impl WaitProgress {
             let is_terminal = io::stderr().is_terminal();
             let mut pause = FIRST_MESSAGE;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                // An unresponsive server delays this, and the wait may end meanwhile.
+                // If the server is slow, the wait may end during this query.
                 let line = line_of(&title, &locks, begun.elapsed());
                 let mut state = lock_state(&shared);
                 if state.has_ended {
@@ -63,7 +63,7 @@ impl WaitProgress {
                 }
             }
         };
-        // Without a thread nothing is printed.
+        // If the thread cannot be started, nothing is printed.
         let _ = thread::Builder::new()
             .name("redlatch-waits".to_owned())
             .spawn(show);
@@ -82,13 +82,13 @@ impl Drop for WaitProgress {
     }
 }
 
-/// A panic leaves no partial state.
+/// A panic cannot leave a partial state.
 fn lock_state(state: &Mutex<WaitState>) -> MutexGuard<'_, WaitState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn line_of(title: &str, locks: &[Lock], waited: Duration) -> String {
-    // A lock that cannot be queried has no holder in the message.
+    // If a lock cannot be queried, the message contains no holder.
     let holders = locks.iter().find_map(|lock| {
         let info = lock.describe().ok()?;
         info.holders.into_iter().next()

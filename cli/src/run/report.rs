@@ -1,4 +1,4 @@
-//! `--report`: the outcome of a run for programs.
+//! `--report`: writes the outcome of a run for programs.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::errors::Failure;
 use crate::output::{SCHEMA, millis};
 
-/// The outcome of a run.
 #[derive(Default)]
 pub(super) struct RunReport {
     pub(super) obtained: bool,
@@ -26,7 +25,7 @@ pub(super) struct RunReport {
     error: Option<String>,
 }
 
-/// The outcome as JSON (`cli/schema/report.json`).
+/// The format is `cli/schema/report.json`.
 #[derive(Serialize)]
 struct ReportObject<'a> {
     schema: u32,
@@ -43,7 +42,7 @@ struct ReportObject<'a> {
 }
 
 impl RunReport {
-    /// Records a failure of redlatch.
+    /// Records why redlatch itself failed.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.error = Some(failure.to_string());
     }
@@ -66,7 +65,7 @@ impl RunReport {
             serde_json::to_string(&object).map_err(|error| Failure::output(&error.into()))?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        // Does not block on a named pipe without a reader.
+        // Opening a named pipe without a reader must not block.
         options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let written = options
             .open(file)

@@ -1,4 +1,4 @@
-//! Supervises a command: forwards signals, and ends the command before its lock can expire.
+//! Supervises a command. Forwards signals to it, and ends it before its lock can expire.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +14,23 @@ use crate::errors::Failure;
 use crate::output::note;
 use crate::signals::Signals;
 
-/// The longest pause: timers stop while the machine is suspended.
+/// The maximum pause. It is short because timers stop while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long after the end of validity the cause of a loss is waited for.
+/// How long to wait for the cause of a loss after the validity has ended.
 const LOSS_REPORT_WAIT: Duration = Duration::from_millis(100);
 
-/// A command that still runs this long after INT gets TERM; a second INT sends TERM at once. timeout(1) signals a
-/// process and then its group, so an INT within the shorter time is not a second one.
+/// A command that runs this long after INT gets TERM. A second INT sends TERM at once, unless it comes within
+/// `INT_DEBOUNCE`, because timeout(1) signals a process and then its group.
 const INT_TIMEOUT: Duration = Duration::from_secs(10);
 const INT_DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// How long after KILL the lock is kept for processes that still exist.
+/// After KILL, how long the lock is kept for processes that have not ended.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// KILL is sent this fraction of the lease before the end of validity.
+/// KILL is sent this fraction of the lease before the validity ends.
 const LAST_PART: u32 = 60;
 
-/// Time limits of a run.
 pub(super) struct Limits {
     lease: Duration,
     grace: Duration,
@@ -41,11 +40,10 @@ pub(super) struct Limits {
     title: String,
 }
 
-/// How a run ended.
 pub(super) struct Outcome {
     /// `None` if the exit status is unknown.
     pub(super) ended: Option<Ended>,
-    /// Whether `--max-run` was exceeded.
+    /// Whether the command exceeded `--max-run`.
     pub(super) is_late: bool,
     /// Why the lock was lost, or why the command was ended before a loss.
     pub(super) lost: Option<String>,
@@ -81,8 +79,8 @@ impl Limits {
         })
     }
 
-    /// How long the switch lets the command live without another `check`, for this remaining validity. `check` runs
-    /// earlier and then permits the whole remaining time.
+    /// Returns how long the switch lets the command live if `check` is not called again. `left` is the remaining validity.
+    /// Normally `check` is called earlier, and then allows the whole remaining time.
     pub(super) fn unsupervised(&self, left: Duration) -> Duration {
         match self.on_lost {
             OnLost::Warn => Duration::MAX,
@@ -90,13 +88,12 @@ impl Limits {
         }
     }
 
-    /// The time until KILL for this remaining validity.
+    /// Returns the time until KILL. `left` is the remaining validity.
     pub(super) fn time_until_kill(&self, left: Duration) -> Duration {
         left.saturating_sub(self.lease / LAST_PART)
     }
 }
 
-/// State of the supervision.
 struct Supervisor<'a> {
     process: &'a Process,
     limits: &'a Limits,
@@ -104,17 +101,16 @@ struct Supervisor<'a> {
     kill_at: Option<Instant>,
     /// Until when the group may react to a signal that asks it to end.
     group_deadline: Option<Instant>,
-    /// When an INT was forwarded after which the command may continue.
+    /// When an INT was forwarded. The command may have handled it and continued.
     int_at: Option<Instant>,
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
-    /// Whether a loss was reported. Its cause then decides, not the validity.
+    /// Whether a loss was reported. If so, the cause of the loss decides, not the validity.
     is_loss_reported: bool,
     lost: Option<String>,
 }
 
-/// Supervises the command until it has ended.
 pub(super) fn supervise(
     process: &Process,
     guard: &Guard,
@@ -126,7 +122,7 @@ pub(super) fn supervise(
     let mut lost = losses.as_receiver();
     let no_second_end = crossbeam_channel::never();
     let mut reaped = &process.ended;
-    // How the command ended, while its group may continue.
+    // How the command ended. Its group may continue.
     let mut first = None;
     let mut supervisor = Supervisor {
         process,
@@ -141,7 +137,7 @@ pub(super) fn supervise(
         lost: None,
     };
     loop {
-        // Read the clock first: this process may be stopped between the two reads.
+        // The clock is read first, because this process may be stopped between the two reads.
         let read = dead_man::now();
         let left = guard.remaining_validity();
         if left.is_zero()
@@ -186,7 +182,7 @@ pub(super) fn supervise(
             recv(lost) -> loss => {
                 match loss {
                     Ok(loss) => supervisor.on_loss(&loss.cause),
-                    // The channel closed without a loss.
+                    // The channel was closed without a loss.
                     Err(_) => lost = &never,
                 }
             }
@@ -196,7 +192,7 @@ pub(super) fn supervise(
 }
 
 impl Supervisor<'_> {
-    /// Does what is due for the remaining validity `left` at the time `read`. Returns the time until the next action.
+    /// `left` was the remaining validity at the time `read`. Returns the time until the next action.
     fn check(&mut self, read: Duration, left: Duration) -> Duration {
         let limits = self.limits;
         let now = Instant::now();
@@ -240,7 +236,7 @@ impl Supervisor<'_> {
                     _ => self.terminate_within(last),
                 }
             }
-            // An end for another reason must not take longer.
+            // If the command is already being ended for another reason, this must not take longer.
             self.kill_at = Some(self.kill_at.map_or(now + last, |at| at.min(now + last)));
         } else if is_short && !self.is_warned {
             self.is_warned = true;
@@ -273,7 +269,6 @@ impl Supervisor<'_> {
         pause
     }
 
-    /// Handles the report that the hold is lost.
     fn on_loss(&mut self, cause: &LossCause) {
         let limits = self.limits;
         note(&format!("{}: the lock was lost: {cause}", limits.title));
@@ -292,7 +287,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Forwards a signal to the command.
     fn forward(&mut self, number: i32) {
         let signal = match number {
             SIGINT => Signal::INT,
@@ -305,7 +299,7 @@ impl Supervisor<'_> {
             SIGWINCH => Signal::WINCH,
             _ => return,
         };
-        // A terminal sends these signals to the command itself.
+        // A terminal sends these signals to the command directly.
         let is_known = matches!(number, SIGINT | SIGQUIT | SIGWINCH | SIGCONT);
         if !(is_known && self.process.shares_terminal()) {
             self.process.signal(signal);
@@ -325,7 +319,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// After the end of the command, its group has the rest of the time that a forwarded signal gave both.
+    /// A forwarded signal set a time limit for the command and its group. After the command's end, this limit applies to
+    /// the group.
     fn on_command_end(&mut self) {
         let now = Instant::now();
         if let Some(at) = self.group_deadline.filter(|at| *at > now) {
@@ -333,13 +328,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether the supervision is over after the end of the command.
+    /// Whether the supervision is over. Called after the command has ended.
     fn is_over(&self) -> bool {
         self.is_killed || self.kill_at.is_none() || self.process.is_group_gone()
     }
 
-    /// Ends a command that continues after INT. On a terminal, shells and databases handle INT and continue; only a
-    /// command that ignores INT is ended there.
+    /// Ends a command that continues after INT. On a terminal, only a command that ignores INT is ended, because shells and
+    /// databases handle INT and continue.
     fn terminate_after_int(&mut self) {
         self.int_at = None;
         if !self.process.shares_terminal() || self.process.ignores_int() {
@@ -348,7 +343,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Prints why the command is ended, and sends TERM.
+    /// Prints why the command is being ended, and sends TERM.
     fn terminate_because(&mut self, why: &str) {
         let Limits {
             title, kill_after, ..

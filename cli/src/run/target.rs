@@ -1,4 +1,4 @@
-//! The command's processes and the redlatch executable, for the run and its switch.
+//! The processes of the command, and the path of the redlatch executable.
 
 use std::env;
 use std::fs;
@@ -12,10 +12,9 @@ use rustix::process::{
 
 use crate::errors::Failure;
 
-/// The processes that get signals.
 pub(super) struct Target {
     pub(super) pid: Pid,
-    /// Whether the process leads a group that gets the signals.
+    /// Whether the process leads a group, which then gets the signals.
     pub(super) leads: bool,
 }
 
@@ -28,7 +27,7 @@ impl Target {
         };
     }
 
-    /// Whether all processes have ended, so that the id may be reused.
+    /// Whether all processes have ended, so that their id may be reused.
     pub(super) fn is_gone(&self) -> bool {
         let found = match self.leads {
             true => test_kill_process_group(self.pid),
@@ -38,7 +37,7 @@ impl Target {
     }
 }
 
-/// The path of this program, valid even if its file was replaced.
+/// Returns a path of this program that stays valid if its file is replaced.
 pub(super) fn itself() -> Result<PathBuf, Failure> {
     let lost =
         |error: io::Error| Failure::usage(format!("cannot find the redlatch executable: {error}"));

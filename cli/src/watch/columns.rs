@@ -1,4 +1,4 @@
-//! The columns of the table for a screen width.
+//! The table's columns, which depend on the width of the screen.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ enum Column {
     Holder,
     Count,
     Held,
-    /// With a bar of this many cells.
+    /// The column contains a bar of this many cells.
     Expires(usize),
     Listen,
     Nodes,
@@ -51,19 +51,18 @@ const LAYOUTS: [(u16, &[Column]); 5] = [
     (0, &[Name]),
 ];
 
-/// Width of a duration: `23h 59m`.
+/// The width of a duration such as `23h 59m`.
 const TIME: usize = 7;
 
 pub(super) struct Columns {
     columns: Vec<(Column, usize)>,
     width: usize,
     now: Instant,
-    /// The time of the last snapshot. A lock that is not in it is stale.
+    /// The time of the last snapshot. A lock that this snapshot lacks is stale.
     last_snapshot: Option<Instant>,
 }
 
 impl Columns {
-    /// Chooses the columns and widths for these rows.
     pub(super) fn of(state: &State, rows: &[Row<'_>], width: u16, now: Instant) -> Columns {
         let layout = LAYOUTS.iter().find(|(least, _)| *least <= width);
         let columns = layout.map_or(&[][..], |(_, columns)| columns);
@@ -77,7 +76,7 @@ impl Columns {
             let cells = rows.iter().map(|row| all.cell(*column, row, width));
             let widest = cells.map(|cell| Span::raw(cell).width()).max();
             let widest = widest.unwrap_or_default();
-            // Empty columns leave their space to others.
+            // An empty column is omitted, so other columns get its space.
             let is_empty = matches!(column, Nodes | Note) && widest == 0;
             if !is_empty {
                 let least = column.title().len() + usize::from(column.sort().is_some());
@@ -88,7 +87,7 @@ impl Columns {
         all
     }
 
-    /// Shortens the name and holder columns to the screen width.
+    /// Shortens the name and the holder until the table fits the screen.
     fn fit(&mut self) {
         let used = |all: &[(Column, usize)]| all.iter().map(|(_, width)| width + 2).sum::<usize>();
         let excess = used(&self.columns).saturating_sub(1 + self.width);
@@ -98,7 +97,7 @@ impl Columns {
         };
         let (name, of) = (width_of(Name), width_of(Holder));
         let space = (name + of).saturating_sub(excess);
-        // Half of the space each, unless one column needs less.
+        // Each column gets half of the space, unless one needs less.
         let holder_width = of.min((space / 2).max(space.saturating_sub(name)));
         for (column, width) in &mut self.columns {
             match column {
@@ -109,7 +108,7 @@ impl Columns {
         }
     }
 
-    /// The column titles; the sort column is marked.
+    /// Marks the sort column.
     pub(super) fn titles(&self, sort: Sort) -> Line<'static> {
         let title = |column: Column| match column.sort() {
             Some(by) if by == sort => format!("{}▾", column.title()),
@@ -218,7 +217,6 @@ impl Column {
         }
     }
 
-    /// The sort order of this column.
     fn sort(self) -> Option<Sort> {
         match self {
             Name => Some(Sort::Name),
@@ -234,7 +232,7 @@ fn is_partly_held(row: &Row<'_>) -> bool {
     row.lock.info.nodes.is_some_and(|(held, of)| held < of)
 }
 
-/// A bar of `cells` characters for the remaining part of the lease.
+/// Returns a bar of `cells` characters for the remaining part of the lease.
 fn bar_text(left: Duration, full: Duration, cells: usize) -> String {
     let part = match full.is_zero() {
         true => 0.0,
@@ -246,7 +244,7 @@ fn bar_text(left: Duration, full: Duration, cells: usize) -> String {
     "█".repeat(filled) + &"░".repeat(cells - filled)
 }
 
-/// Pads a text to `width` cells and two spaces.
+/// Pads a text to `width` cells, and adds two spaces.
 fn padded(text: &str, width: usize) -> String {
     let mut text = truncated(text, width);
     let rest = width.saturating_sub(Span::raw(&*text).width());
@@ -254,7 +252,7 @@ fn padded(text: &str, width: usize) -> String {
     text
 }
 
-/// Truncates a text to `width` cells; `…` marks the cut.
+/// Truncates a text to `width` cells. `…` marks the cut.
 pub(super) fn truncated(text: &str, width: usize) -> String {
     let span = Span::raw(text);
     if span.width() <= width {

@@ -17,19 +17,17 @@ use crate::escape::escape;
 use crate::inspect::lines;
 use crate::output::holder;
 
-/// Maximum number of lines for events.
+/// The maximum number of lines for events.
 const EVENTS: u16 = 8;
 
-/// How long a notice is shown.
 const NOTICE_TIME: Duration = Duration::from_secs(5);
 
-/// Draws the state at the time `now`.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let area = frame.area();
     let paint = Paint::new(state.has_colour);
     let rows = state.rows(now);
     let cursor = state.cursor(&rows);
-    // A low screen drops events and titles first, then the keys, then the header.
+    // On a low screen, events and titles are omitted first, then the keys, then the header.
     let events = match area.height {
         0..=7 => 0,
         height => (height / 4).clamp(1, EVENTS),
@@ -73,7 +71,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
         put(rule(state, (first, shown.len(), rows.len()), area.width), 1);
         let newest = state.events.iter().rev().take(usize::from(events));
         let newest: Vec<_> = newest.collect();
-        // The time precedes the text.
+        // Each event begins with its time, which takes this space.
         let space = usize::from(area.width).saturating_sub(10);
         for index in 0..usize::from(events) {
             let line = newest.get(index).map(|event| {
@@ -95,7 +93,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
     popup(frame, state, now);
 }
 
-/// The text of an empty table.
 fn nothing(state: &State) -> String {
     match state.view.filter.is_empty() {
         true => " no locks are held".to_owned(),
@@ -103,7 +100,7 @@ fn nothing(state: &State) -> String {
     }
 }
 
-/// The servers, the counts and problems. Parts that do not fit are dropped from the front.
+/// The header: the servers, the counts and problems. If it does not fit, the parts at its front are omitted.
 fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> {
     let number = |number: usize, one: &str, more: &str| match number {
         1 => format!("1 {one}"),
@@ -189,7 +186,7 @@ fn round_trip(time: Duration) -> String {
     }
 }
 
-/// The rule between locks and events.
+/// Draws the line between locks and events.
 fn rule(state: &State, (first, shown, all): (usize, usize, usize), width: u16) -> Line<'static> {
     let which = match shown < all {
         true => format!("─ {} to {} of {all} ", first + 1, first + shown),
@@ -206,7 +203,7 @@ fn rule(state: &State, (first, shown, all): (usize, usize, usize), width: u16) -
     Line::styled(text, Paint::dim())
 }
 
-/// The keys and their actions, or the last notice.
+/// The footer: the keys and their actions, or the last notice.
 fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> {
     let view = &state.view;
     if let ViewMode::Filter = view.mode {
@@ -245,14 +242,13 @@ fn foot(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     line
 }
 
-/// A box in front of the table.
 fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let (keys, text) = match &state.view.mode {
         ViewMode::Table | ViewMode::Filter => return,
         ViewMode::Inspect(chosen) => (" u unlock  esc back ", details(chosen, state, now)),
         ViewMode::Ask(chosen) => (" y release  other keys: cancel ", question(chosen)),
     };
-    // A border and a space on each side.
+    // The width of a border and a space on both sides.
     const AROUND: u16 = 4;
     let area = frame.area();
     let texts = text.iter().map(String::as_str);
@@ -283,7 +279,6 @@ fn popup(frame: &mut Frame<'_>, state: &State, now: Instant) {
     frame.render_widget(Paragraph::new(text).block(block), backend);
 }
 
-/// The details of a lock.
 fn details(chosen: &Selection, state: &State, now: Instant) -> Vec<String> {
     let Some(lock) = state.locks.get(&chosen.name) else {
         return vec![escape(&chosen.name), "  no longer held".to_owned()];

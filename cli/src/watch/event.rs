@@ -28,12 +28,12 @@ pub(crate) enum EventKind {
 pub(crate) struct Event {
     pub(super) clock: SystemTime,
     pub(super) what: EventKind,
-    /// The lock; `None` for an event of a server.
+    /// The name of the lock. `None` for an event of a server.
     pub(super) name: Option<Arc<str>>,
     pub(super) node: String,
     pub(super) from: Option<Holder>,
     pub(super) to: Option<Holder>,
-    /// The minimum time that the hold of `from` lasted or that the server was unreachable.
+    /// The minimum time for which the hold of `from` lasted, or the server was unreachable.
     pub(super) lasted: Option<Duration>,
     pub(super) message: Option<String>,
 }
@@ -55,7 +55,7 @@ impl Event {
     /// Whether the event may need action.
     pub(super) fn is_bad(&self) -> bool {
         match self.what {
-            // An expired mark is the end of a period.
+            // The expiry of a mark only ends a period.
             EventKind::Expired => self.message.is_none(),
             what => matches!(
                 what,
@@ -64,13 +64,13 @@ impl Event {
         }
     }
 
-    /// The event as text without its time.
+    /// Returns the event as text, without its time.
     pub(crate) fn words(&self) -> String {
         let name = escape(self.name.as_deref().unwrap_or(&self.node));
         let who = |it: &Option<Holder>| it.as_ref().map(holder).unwrap_or_default();
         let (from, to) = (who(&self.from), who(&self.to));
         let lasted = self.lasted.map(brief).unwrap_or_default();
-        // The message of a lock, not of a server.
+        // For an event of a server, the message is not shown here.
         let message = self.message.as_ref().filter(|_| self.name.is_some());
         let note = message.map_or(String::new(), |it| format!(": {}", escape(it)));
         match self.what {
@@ -112,7 +112,7 @@ impl Event {
     }
 }
 
-/// Formats a duration in whole seconds: `7s`, `4m 12s`, `2h 01m`.
+/// The formats are `7s`, `4m 12s`, `2h 01m`.
 pub(crate) fn brief(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..=59 => format!("{seconds}s"),
@@ -120,7 +120,7 @@ pub(crate) fn brief(span: Duration) -> String {
     }
 }
 
-/// Formats an instant as in RFC 3339, in UTC.
+/// Formats a time in UTC, as RFC 3339 does.
 pub(super) fn instant(clock: SystemTime) -> String {
     let since = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (year, month, day) = date(since.as_secs() / 86_400);
@@ -131,7 +131,7 @@ pub(super) fn instant(clock: SystemTime) -> String {
     )
 }
 
-/// Formats the time of day in UTC: `12:00:41`.
+/// Formats the time of day in UTC, such as `12:00:41`.
 pub(super) fn time_of_day(clock: SystemTime) -> String {
     let since = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
     let second = since.as_secs() % 86_400;
@@ -143,9 +143,9 @@ pub(super) fn time_of_day(clock: SystemTime) -> String {
     )
 }
 
-/// The date that many days after 1970-01-01.
+/// Returns the date that is `days` after 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Years that start in March have the leap day at their end. 400 years have 146,097 days.
+    // A year that begins in March has its leap day at its end. 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

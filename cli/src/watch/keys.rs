@@ -1,4 +1,4 @@
-//! Handling of keys.
+//! Handles keys.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,22 +8,20 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::state::State;
 use super::view::{Selection, ViewMode};
 
-/// The action that a key requests from the event loop.
+/// What the event loop has to do after a key.
 #[derive(Debug)]
 pub(super) enum Action {
     Nothing,
     Quit,
-    /// Suspend this process and return the terminal to the shell.
+    /// Suspend this process, and return the terminal to the shell.
     Suspend,
-    /// Draw every cell, because another program may have written to the terminal.
+    /// Draw every cell. Another program may have written to the terminal.
     Redraw,
-    /// Query the server now.
     Snapshot,
     /// Release this hold by force.
     EndHold(Selection),
 }
 
-/// Rows per page.
 const PAGE: usize = 10;
 
 pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Action {
@@ -45,7 +43,7 @@ pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Action {
         ViewMode::Inspect(selection) => in_inspect(state, key.code, selection),
         ViewMode::Ask(selection) => {
             state.view.mode = ViewMode::Table;
-            // Any other key cancels.
+            // Any key but `y` cancels.
             match key.code {
                 KeyCode::Char('y' | 'Y') => Action::EndHold(selection),
                 _ => {
@@ -110,7 +108,7 @@ fn in_inspect(state: &mut State, code: KeyCode, selection: Selection) -> Action 
     Action::Nothing
 }
 
-/// The hold under the cursor.
+/// Returns the hold under the cursor.
 fn selection(state: &State, now: Instant) -> Option<Selection> {
     let rows = state.rows(now);
     Some(rows.get(state.cursor(&rows))?.selection())

@@ -10,7 +10,7 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::output::{json, text};
 
-/// Prints events until the output is closed.
+/// Prints events until the reader closes the output.
 pub(super) fn run(
     backend: &Backend,
     mut state: State,

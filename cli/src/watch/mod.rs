@@ -1,7 +1,7 @@
-//! `redlatch watch`: the held locks and their events.
+//! `redlatch watch`: shows the held locks and their events.
 //!
-//! It queries the locks periodically, as `redlatch list` does, and compares snapshots. It sends no other kind of
-//! request. A hold that begins and ends between two snapshots is not shown.
+//! Queries the locks periodically, as `redlatch list` does, and compares the snapshots. Sends no other requests. A hold
+//! that begins and ends between two snapshots is not shown.
 
 mod columns;
 mod draw;
@@ -50,11 +50,11 @@ pub(super) struct Settings {
     has_colour: bool,
 }
 
-/// Shorter intervals only add load on the server.
+/// A shorter interval would only add load on the server.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Settings {
-    /// The pause after a snapshot, at least as long as its query took.
+    /// Returns the pause after a snapshot. It is at least as long as the query took.
     fn pause_after(&self, snapshot: &Snapshot) -> Duration {
         self.interval
             .saturating_sub(snapshot.took)
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode, Failure> {
     );
     state.has_colour = settings.has_colour;
     let has_screen = io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb();
-    // Servers that do not reply at all are reported at once.
+    // If no server replies to the first query, redlatch fails at once.
     let first = snapshot::take(&backend, &settings.beginning)?.useful()?;
     if args.json || !has_screen {
         lines::run(&backend, state, first, &settings)?;

@@ -1,4 +1,4 @@
-//! Filtering and sorting of the table.
+//! Filters and sorts the table.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use super::view::{Selection, Sort};
 use crate::escape::escape;
 use crate::output::{holder, marked_job};
 
-/// A row of the table.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) name: &'a Arc<str>,
@@ -32,7 +31,6 @@ impl Row<'_> {
 }
 
 impl State {
-    /// The filtered and sorted rows.
     pub(super) fn rows(&self, now: Instant) -> Vec<Row<'_>> {
         let wanted = self.view.filter.to_lowercase();
         let matches = |row: &Row<'_>| {
@@ -56,7 +54,7 @@ impl State {
         rows
     }
 
-    /// The position of the cursor, which follows its row while that exists.
+    /// Returns the position of the cursor. The cursor stays on its row as long as this row exists.
     pub(super) fn cursor(&self, rows: &[Row<'_>]) -> usize {
         let is_row = |row: &Row<'_>| {
             let (name, visitor) = (row.name, &row.hold.holder.visitor);

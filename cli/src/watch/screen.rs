@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn on, and restored on every exit path.
+//! The terminal, which is restored on every exit path.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::mem::ManuallyDrop;
@@ -34,21 +34,21 @@ use crate::errors::Failure;
 use crate::exit_codes;
 use crate::signals::Signals;
 
-/// A key is handled at once, other events within this time.
+/// The maximum delay for events other than keys. A key is handled at once.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The screen is redrawn at least this often, to update times.
+/// The screen is redrawn at least this often, because it shows times.
 const REDRAW: Duration = Duration::from_millis(500);
 
-/// Whether the terminal is taken over. Restoring it twice would lose the shell's cursor position.
+/// Whether the terminal is in the alternate screen. Restoring it twice would lose the shell's cursor position.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The process exits at the latest this long after a signal.
+/// After a signal, the process exits within this time.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A terminal that was taken over. The drop restores it.
+/// The drop restores the terminal.
 pub(super) struct Screen {
-    /// Never dropped: the drop of `Terminal` prints errors to stderr and panics if that fails.
+    /// Never dropped. The drop of `Terminal` prints errors to stderr, and panics if this fails.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
@@ -77,16 +77,16 @@ impl Screen {
         }
     }
 
-    /// Suspends this process, with the terminal restored meanwhile.
+    /// Restores the terminal, suspends this process, and takes the terminal over again.
     fn suspend(&mut self) -> io::Result<()> {
         restore_terminal();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         self.take_back()
     }
 
-    /// Takes the terminal over again after the shell may have used it.
+    /// Takes the terminal over again. The shell may have used it.
     fn take_back(&mut self) -> io::Result<()> {
-        // crossterm remembers the earlier mode and would skip a second `enable_raw_mode`.
+        // crossterm remembers the earlier raw mode. Without this call, it would skip `enable_raw_mode`.
         disable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         enable_raw_mode()?;
@@ -96,7 +96,7 @@ impl Screen {
 
     /// Makes the next draw write every cell.
     fn redraw(&mut self) -> io::Result<()> {
-        // `clear` would query the cursor position, and fail without a reply from the terminal.
+        // `clear` would query the cursor position. It would fail if the terminal did not reply.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
@@ -108,18 +108,17 @@ impl Drop for Screen {
     }
 }
 
-/// Restores the terminal.
 fn restore_terminal() {
     if !IS_TAKEN.swap(false, Ordering::SeqCst) {
         return;
     }
-    // A failure cannot be reported or repaired.
+    // A failure can be neither reported nor repaired.
     let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
     let _ = disable_raw_mode();
     let _ = io::stdout().flush();
 }
 
-/// Shows the locks until a key or signal ends it.
+/// Shows the locks until a key or a signal ends the watch.
 pub(super) fn run(
     backend: Backend,
     mut state: State,
@@ -158,7 +157,7 @@ pub(super) fn run(
                 let pause = apply_reply(&mut state, reply, settings)?;
                 match is_snapshot {
                     true => due = Some(Instant::now() + pause),
-                    // Shows the effect of the release.
+                    // The next query shows the effect of the release, so it is sent now.
                     false => due = due.map(|_| Instant::now()),
                 }
                 drawn = None;
@@ -199,9 +198,9 @@ pub(super) fn run(
     }
 }
 
-/// Returns on a key, a signal or a tick. Fails if the terminal is closed.
+/// Returns after a key, a signal or a tick. Fails if the terminal is closed.
 fn wait_for_key() -> io::Result<()> {
-    // On a closed terminal `event::poll` would loop forever.
+    // If the terminal is closed, `event::poll` would loop forever.
     let input = io::stdin();
     let mut waiting = [PollFd::new(&input, PollFlags::IN)];
     let tick = Timespec {
@@ -219,13 +218,13 @@ fn wait_for_key() -> io::Result<()> {
     }
 }
 
-/// Exits after a signal if the event loop blocks on a terminal that is closed or accepts no output.
+/// After a signal, the event loop may block on a terminal that is closed or accepts no output. The process then exits.
 fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
     let (interrupt, ending) = (signals.interrupt().clone(), signals.ending_number());
     let wait = move || {
         interrupt.wait();
         thread::sleep(EXIT_TIMEOUT);
-        // Restoring the terminal may block as well.
+        // Restoring the whole terminal might block.
         let _ = disable_raw_mode();
         let number = u8::try_from(ending.load(Ordering::SeqCst)).unwrap_or_default();
         std::process::exit(exit_codes::of_signal(number).into());
@@ -234,7 +233,7 @@ fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
     thread.spawn(wait).map(drop)
 }
 
-/// Handles a reply, and returns the pause until the next query.
+/// Handles a reply. Returns the pause until the next query.
 fn apply_reply(state: &mut State, reply: Reply, settings: &Settings) -> Result<Duration, Failure> {
     match reply {
         Reply::Snapshot(snapshot) => {

@@ -1,4 +1,4 @@
-//! Queries of the held locks, in a thread of their own: a slow server must not delay keys.
+//! Queries the held locks in a thread of its own, so that a slow server delays no key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,28 +11,27 @@ use redlatch::LockInfo;
 use crate::connect::Backend;
 use crate::errors::{Failure, message_of};
 
-/// Maximum number of locks that `watch` shows.
+/// The maximum number of locks that `watch` shows.
 const MAX_LOCKS: usize = 10_000;
 
-/// The locks at one moment.
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) clock: SystemTime,
     pub(super) took: Duration,
-    /// The locks, with names as the user types them.
+    /// The locks. Their names lack the prefix, as the user types them.
     pub(super) locks: Vec<LockInfo>,
     /// The servers that did not reply, and their errors.
     pub(super) unreachable: BTreeMap<String, String>,
     /// Whether a lock that is missing here is free.
     pub(super) is_complete: bool,
-    /// The last of those errors.
+    /// The last error of an unreachable server.
     failure: Option<Failure>,
     /// The time of the cheapest request.
     pub(super) round_trip: Option<Duration>,
 }
 
 impl Snapshot {
-    /// When the query began; the replies are at least as new.
+    /// When the query began. All replies are newer.
     pub(super) fn begun(&self) -> Instant {
         self.at.checked_sub(self.took).unwrap_or(self.at)
     }
@@ -48,7 +47,6 @@ impl Snapshot {
 
 #[cfg(test)]
 impl Snapshot {
-    /// A snapshot with these contents.
     pub(super) fn made(
         at: Instant,
         clock: SystemTime,
@@ -68,7 +66,7 @@ impl Snapshot {
     }
 }
 
-/// Queries the locks with this prefix. Returns an error only if retrying cannot help.
+/// Queries the locks with this prefix. Returns an error only if another query cannot help.
 pub(super) fn take(backend: &Backend, beginning: &str) -> Result<Snapshot, Failure> {
     let begun = Instant::now();
     let (mut locks, mut unreachable, mut failure) = (Vec::new(), BTreeMap::new(), None);
@@ -107,7 +105,7 @@ pub(super) fn take(backend: &Backend, beginning: &str) -> Result<Snapshot, Failu
     })
 }
 
-/// Whether an error comes from settings, so that retrying cannot help.
+/// Whether an error comes from the settings, so that another query cannot help.
 fn is_lasting(kind: &str) -> bool {
     matches!(
         kind,
@@ -115,16 +113,15 @@ fn is_lasting(kind: &str) -> bool {
     )
 }
 
-/// Times the cheapest request, a query of a free lock.
+/// Times the cheapest request, which is a query of a free lock.
 fn round_trip(backend: &Backend, beginning: &str) -> Option<Duration> {
     let lock = backend.lock(&format!("{beginning}redlatch:rtt"));
     let begun = Instant::now();
-    // Without the right to this name no time is shown.
+    // If the user has no right to this name, no time is shown.
     lock.is_locked().ok()?;
     Some(begun.elapsed())
 }
 
-/// A task for the poller thread.
 pub(super) enum Task {
     Snapshot,
     /// Release the hold of this visitor.
@@ -134,7 +131,6 @@ pub(super) enum Task {
     },
 }
 
-/// The result of a task.
 pub(super) enum Reply {
     Snapshot(Result<Snapshot, Failure>),
     Ended {
@@ -191,7 +187,7 @@ pub(super) fn poller_stopped() -> Failure {
     )
 }
 
-/// Releases one hold, through the kind of lock that notifies its waiters.
+/// Releases one hold. The lock's kind determines how its waiters are notified.
 fn end(backend: &Backend, name: &str, visitor: &str) -> Result<bool, Failure> {
     let (lock, _) = backend.describe(name)?;
     Ok(lock.force_unlock_of(visitor)?)

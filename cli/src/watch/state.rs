@@ -1,4 +1,4 @@
-//! State of a watch: the events between two snapshots, and what the screen shows.
+//! The state of a watch. Derives the events between two snapshots.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,71 +11,68 @@ use super::snapshot::Snapshot;
 use super::view::View;
 use crate::output::{marked_job, span};
 
-/// Number of events kept.
+/// The number of events that are kept.
 const EVENTS: usize = 200;
 
-/// Maximum number of holds that the library reads of one lock; of more holds, each query may return others.
+/// The maximum number of holds that the library returns for one lock. If there are more, each query may return other holds.
 const MOST_HOLDS: usize = 64;
 
-/// State of a watch.
 pub(crate) struct State {
     pub(super) title: String,
     pub(super) beginning: String,
     pub(super) interval: Duration,
-    /// The lease assumed for locks whose lease is unknown.
+    /// The assumed lease of a lock whose lease is unknown.
     lease: Duration,
     pub(super) locks: BTreeMap<Arc<str>, WatchedLock>,
-    /// The latest events, newest last.
+    /// The latest events, oldest first.
     pub(super) events: VecDeque<Event>,
     /// The servers that do not reply, and since when.
     pub(super) unreachable: BTreeMap<String, Instant>,
     pub(super) round_trip: Option<Duration>,
-    /// Holds released here by force that a snapshot still has to confirm.
+    /// Holds that this watch has released by force, and whose end no snapshot has shown yet.
     forced: BTreeSet<String>,
-    /// The time of the last snapshot.
     pub(super) last_snapshot: Option<Instant>,
     pub(super) has_colour: bool,
     pub(super) view: View,
 }
 
-/// A lock in its latest snapshot.
+/// A lock, as the latest snapshot shows it.
 pub(super) struct WatchedLock {
     pub(super) info: LockInfo,
-    /// When the snapshot ended, and when it began.
+    /// When the snapshot ended. `asked` is when it began.
     pub(super) seen: Instant,
     asked: Instant,
     pub(super) holds: Vec<Hold>,
 }
 
-/// A hold.
 #[derive(Clone)]
 pub(super) struct Hold {
-    /// Its holder, with details from earlier snapshots.
+    /// The holder, with details from earlier snapshots.
     pub(super) holder: Holder,
     pub(super) since: Instant,
-    /// The longest remaining lease seen, an estimate of the lease.
+    /// The longest remaining lease that was seen, an estimate of the lease.
     pub(super) full: Duration,
-    /// Number of consecutive snapshots without a connection of the holder, which had one before.
+    /// How many snapshots in a row show no connection of the holder, after one had shown it.
     pub(super) missed: u32,
 }
 
 impl Hold {
-    /// Whether the holder has no connection. A single miss may be a reconnect.
+    /// Whether the holder has no connection. A single snapshot may have met a reconnect.
     pub(super) fn is_disconnected(&self) -> bool {
         self.missed >= 2
     }
 }
 
 impl WatchedLock {
-    /// The remaining lease without a renewal.
+    /// Returns the remaining lease, if no renewal followed the snapshot.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.asked);
         self.info.expires.map(|left| left.saturating_sub(passed))
     }
 
-    /// Whether the hold must have expired rather than been released.
+    /// Whether the hold has ended by its expiry, not by a release.
     fn has_run_out(&self, hold: &Hold, now: Instant) -> bool {
-        // Renewals come with two thirds left, so less than half means that none came.
+        // A renewal comes when two thirds of the lease are left. If less than half is left, no renewal came.
         let is_overdue = self.info.expires.is_some_and(|left| left < hold.full / 2);
         is_overdue && self.left(now).is_some_and(|left| left.is_zero())
     }
@@ -99,18 +96,17 @@ impl State {
         }
     }
 
-    /// Records that a hold was released here by force.
+    /// Records that this watch has released a hold by force.
     pub(super) fn record_forced(&mut self, visitor: String) {
         self.forced.insert(visitor);
     }
 
-    /// The number of locks with waiters.
     pub(super) fn contended_locks(&self) -> usize {
         let listening = |it: &&WatchedLock| it.info.listening.unwrap_or_default() > 0;
         self.locks.values().filter(listening).count()
     }
 
-    /// Applies a snapshot and returns the events since the previous one.
+    /// Applies a snapshot. Returns the events since the previous snapshot.
     pub(super) fn apply(&mut self, snapshot: Snapshot) -> Vec<Event> {
         let mut changes = Changes {
             snapshot: &snapshot,
@@ -132,13 +128,13 @@ impl State {
                 }
             }
         } else {
-            // An unreachable server has released nothing.
+            // A missing lock may be on an unreachable server, so no lock is removed.
             self.locks.append(&mut before);
         }
         self.last_snapshot = Some(snapshot.at);
         self.round_trip = snapshot.round_trip;
         let events = changes.events;
-        // The first snapshot is shown in the table, not as events.
+        // The table shows the holds of the first snapshot, so they are no events.
         let changes = events.iter().filter(|event| event.what != EventKind::Held);
         self.events.extend(changes.cloned());
         let excess = self.events.len().saturating_sub(EVENTS);
@@ -164,7 +160,7 @@ impl State {
         });
     }
 
-    /// Compares two snapshots of a lock and returns its new state.
+    /// Compares two snapshots of a lock. Returns the new state of the lock.
     fn compare(
         &mut self,
         old: Option<&WatchedLock>,
@@ -244,7 +240,6 @@ impl State {
         }
     }
 
-    /// Adds the event for the end of a hold.
     fn end(&mut self, old: &WatchedLock, hold: &Hold, changes: &mut Changes<'_>) {
         let what = if self.forced.remove(&hold.holder.visitor) {
             EventKind::Forced
@@ -256,7 +251,7 @@ impl State {
         changes.push_event(what, &old.info, Some(hold), None);
     }
 
-    /// Estimates the lease from one snapshot: a renewed hold has at least two thirds left.
+    /// Estimates the lease from one snapshot: a hold that is renewed has at least about two thirds of it left.
     fn likely_lease(&self, left: Duration) -> Duration {
         match left <= self.lease && left >= self.lease * 3 / 5 {
             true => self.lease,
@@ -265,7 +260,7 @@ impl State {
     }
 }
 
-/// Updates a continuing hold. Known details of its process are kept.
+/// Updates a hold that continues. Keeps the known details of its process.
 fn still(known: &Hold, holder: &Holder, left: Duration) -> Hold {
     let mut hold = Hold {
         holder: holder.clone(),
@@ -282,7 +277,6 @@ fn still(known: &Hold, holder: &Holder, left: Duration) -> Hold {
     hold
 }
 
-/// Collects the events of one snapshot.
 struct Changes<'a> {
     snapshot: &'a Snapshot,
     events: Vec<Event>,

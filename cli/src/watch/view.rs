@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use redlatch::Holder;
 
-/// Sort order of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
     #[default]
@@ -35,36 +34,33 @@ impl Sort {
     }
 }
 
-/// A selected hold.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) name: Arc<str>,
     pub(super) holder: Holder,
 }
 
-/// The target of key presses.
+/// Where key presses go.
 #[derive(Clone, Debug, Default)]
 pub(super) enum ViewMode {
     #[default]
     Table,
-    /// The filter input.
     Filter,
     /// The details of one hold.
     Inspect(Selection),
-    /// The confirmation before this hold is released.
+    /// Asks for confirmation before this hold is released.
     Ask(Selection),
 }
 
-/// Display settings.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) mode: ViewMode,
     pub(super) filter: String,
     pub(super) sort: Sort,
     pub(super) is_paused: bool,
-    /// Name and visitor of the row under the cursor, and its position.
+    /// The name and the visitor of the row under the cursor. `at` is the row's position.
     pub(super) row: Option<(Arc<str>, String)>,
     pub(super) at: usize,
-    /// The result of the last action, and when it was shown.
+    /// The result of the last action, and when it was first shown.
     pub(super) notice: Option<(String, Instant)>,
 }

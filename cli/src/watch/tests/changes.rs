@@ -51,13 +51,13 @@ fn unlock_hand_over_and_expiry_are_told_apart() {
     watch.apply(31, &[held("orders:1", 8, 2)]);
     assert_eq!(watch.apply(33, &[]), one(Expired));
     watch.apply(34, &[held("orders:1", 8, 1)]);
-    // A hold with time left did not expire.
+    // If a hold ends with time left, it did not expire.
     watch.apply(35, &[held("orders:1", 8, 29)]);
     watch.apply(60, &[held("orders:1", 8, 4)]);
     assert_eq!(watch.apply(62, &[]), one(Ended));
 }
 
-/// A renewed hold has nearly its whole lease in each snapshot, so its end during a long pause is unknown.
+/// With renewals, each snapshot shows nearly the whole lease. So after a long pause, the cause of an end is unknown.
 #[test]
 fn an_end_in_a_long_pause_is_not_an_expiry() {
     let mut watch = Fixture::new();
@@ -134,14 +134,14 @@ fn a_lost_connection_is_reported_once() {
         words,
         "orders:1: its holder web-3/812 thread 7 has no connection"
     );
-    // A holder without a known connection has lost none.
+    // No connection of this holder was ever seen, so none was lost.
     let other = || [disconnected(held("orders:1", 8, 29))];
     watch.apply(6, &other());
     assert_eq!(watch.apply(7, &other()), []);
     assert_eq!(watch.apply(8, &other()), []);
 }
 
-/// The run that set the mark has ended, and the mark is never renewed.
+/// After the run that set a mark, the mark has no connection and is never renewed.
 #[test]
 fn a_once_per_mark_raises_no_alarm() {
     let mut watch = Fixture::new();

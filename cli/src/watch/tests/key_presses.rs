@@ -1,4 +1,4 @@
-//! Effects of keys on the state, and the actions they request.
+//! What keys change in the state, and which actions they request.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -55,7 +55,7 @@ fn keys_sort_and_filter_the_table() {
             "orders:2 orders:1 stock:1",
         ]
     );
-    // In the filter, command letters are text.
+    // In the filter, the letters of commands are text.
     watch.type_in("/STOCKq");
     assert_eq!(watch.names(), [""; 0]);
     watch.press(KeyCode::Backspace);
@@ -118,7 +118,7 @@ fn only_y_releases_the_hold_that_was_shown() {
         assert!(matches!(watch.state.view.mode, ViewMode::Table));
     }
     watch.type_in("u");
-    // The lock has a new holder when the user confirms.
+    // Before the user confirms, the lock gets a new holder.
     watch.apply(6, &[held("orders:1", 70, 29)]);
     let Action::EndHold(chosen) = watch.type_in("y") else {
         panic!("no hold was released");

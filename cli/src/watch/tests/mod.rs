@@ -1,4 +1,4 @@
-//! A watch without a server: tests create the snapshots.
+//! A watch without a server. The tests create its snapshots.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod changes;
@@ -22,7 +22,7 @@ fn seconds(number: u64) -> Duration {
     Duration::from_secs(number)
 }
 
-/// A lock held by a thread of `web-3`.
+/// A lock that a thread of `web-3` holds.
 fn held(name: &str, thread: u64, left: u64) -> LockInfo {
     let lock = Client::in_memory().lock("any");
     lock.lock().unwrap();
@@ -40,7 +40,7 @@ fn held(name: &str, thread: u64, left: u64) -> LockInfo {
     info
 }
 
-/// The same lock without a connection of its holder.
+/// Removes the connection of the lock's holder.
 fn disconnected(mut info: LockInfo) -> LockInfo {
     for holder in &mut info.holders {
         (holder.address, holder.host, holder.pid) = (None, None, None);
@@ -48,7 +48,7 @@ fn disconnected(mut info: LockInfo) -> LockInfo {
     info
 }
 
-/// A watch with a simulated time.
+/// A watch whose time the test sets.
 struct Fixture {
     state: State,
     begun: Instant,
@@ -70,7 +70,7 @@ impl Fixture {
         UNIX_EPOCH + seconds(1_800_000_000 + second)
     }
 
-    /// A snapshot at this second, with these unreachable servers.
+    /// `second` is the time of the snapshot.
     fn snapshot(&self, second: u64, locks: &[LockInfo], unreachable: &[&str]) -> Snapshot {
         let with_message = |node: &&str| {
             let message = format!("{node} cannot be reached: Connection refused");
@@ -81,7 +81,7 @@ impl Fixture {
         Snapshot::made(self.at(second), clock, locks.to_vec(), unreachable)
     }
 
-    /// Applies a snapshot and returns each event with its lock or server.
+    /// Applies a snapshot. Returns each event with its lock or server.
     fn apply(&mut self, second: u64, locks: &[LockInfo]) -> Vec<(EventKind, String)> {
         self.apply_partial(second, locks, &[])
     }
@@ -102,7 +102,6 @@ impl Fixture {
     }
 }
 
-/// One event of `orders:1`.
 fn one(what: EventKind) -> Vec<(EventKind, String)> {
     vec![(what, "orders:1".to_owned())]
 }

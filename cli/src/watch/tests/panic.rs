@@ -1,4 +1,4 @@
-//! A panic while the screen is shown, in a process of its own.
+//! A panic while the screen is shown. It happens in a process of its own.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -40,7 +40,7 @@ fn a_panic_restores_the_terminal_before_its_message() {
     let mut controller = File::from(controller);
     let reader = thread::spawn(move || {
         let (mut shown, mut part) = (Vec::new(), [0; 4096]);
-        // The read fails once the other end is closed.
+        // The read fails when the other end is closed.
         while let Ok(read @ 1..) = controller.read(&mut part) {
             shown.extend_from_slice(&part[..read]);
         }

@@ -1,4 +1,4 @@
-//! Complete screens, compared with the files in `screens/`.
+//! Compares complete screens with the files in `screens/`.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn drawn(watch: &Fixture, second: u64, width: u16, height: u16) -> Buffer {
     terminal.backend().buffer().clone()
 }
 
-/// The text of a screen. The second cell of a wide character is empty.
+/// The second cell of a wide character is empty.
 fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for y in 0..buffer.area.height {
@@ -47,7 +47,6 @@ fn assert_screen(name: &str, buffer: &Buffer) {
     assert!(found == wanted, "{name}:\n{found}\nexpected\n{wanted}");
 }
 
-/// Locks of several kinds, and events.
 fn busy() -> Fixture {
     let mut watch = Fixture::new();
     let first = held("orders:42", 7, 29);
@@ -94,7 +93,7 @@ fn a_small_screen_shows_what_fits() {
         let name = format!("busy-{width}x{height}");
         assert_screen(&name, &drawn(&watch, 253, width, height));
     }
-    // Every size can be drawn.
+    // Drawing must not fail for any size.
     for width in 0..30 {
         for height in 0..12 {
             drawn(&watch, 253, width, height);
