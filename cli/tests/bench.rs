@@ -51,7 +51,7 @@ fn bench_respects_the_rate_limit() {
     ends_with(&output, 0);
     for line in stdout(&output).lines() {
         let line: Value = serde_json::from_str(line).unwrap();
-        // One second for each measurement allows 20 rounds. Each of four threads starts its first round at once.
+        // Each measurement has one second, which allows 20 rounds. Each of four threads starts its first round at once.
         assert!(line["count"].as_u64() <= Some(24), "{line}");
     }
     let text = at(&server, &["bench", "--seconds", "4"]);
@@ -64,7 +64,7 @@ fn bench_respects_the_rate_limit() {
 #[test]
 fn an_interrupted_bench_leaves_no_key() {
     let server = RedisServer::start();
-    // Interrupted during the pairs, and during the hand-offs, when a client has subscribed.
+    // One interrupt comes during the pairs, the other one during the hand-offs, after a client has subscribed.
     let pairs = || server.eval_count() > 50;
     let hand_offs = || match server.cmd(&["PUBSUB", "CHANNELS"]) {
         redis::Value::Array(channels) => !channels.is_empty(),

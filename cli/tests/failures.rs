@@ -231,7 +231,7 @@ fn completions_and_manual_pages_are_printed() {
         ends_with(&output, 0);
         stdout(&output)
     };
-    // Every page that the main page names exists.
+    // Each page that the main page names exists.
     let mut named = 0;
     for line in stdout(&output).lines() {
         let line = line.replace('\\', "");
@@ -261,7 +261,7 @@ fn completions_and_manual_pages_are_printed() {
     assert!(stdout(&help).contains("--holder"), "{}", stdout(&help));
 }
 
-/// Commands with their exit code for a reader that reads everything. The lock `orders:0` is held.
+/// Commands, each with its exit code for a reader that reads everything. The lock `orders:0` is held.
 const PRINTING: [(&str, i32); 12] = [
     ("list", 0),
     ("list --json", 0),
@@ -284,7 +284,7 @@ fn a_closed_pipe_is_not_an_error() {
     for at in 0..50 {
         client.lock(&format!("orders:{at}")).lock().unwrap();
     }
-    // `watch` runs until its output is closed.
+    // `watch` runs until its reader closes the output.
     for (args, code) in PRINTING.into_iter().chain([("watch --json", 0)]) {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

@@ -225,7 +225,7 @@ fn unlock_releases_one_hold_and_no_later_one() {
     assert!(message.contains("the lock is not held"), "{message}");
 }
 
-/// A typing mistake must not look like a hold that has ended.
+/// After a typing mistake, the message must not say that the hold has ended.
 #[test]
 fn unlock_rejects_a_malformed_visitor_id() {
     let server = RedisServer::start();
@@ -239,7 +239,7 @@ fn unlock_rejects_a_malformed_visitor_id() {
         assert!(message.contains("redlatch inspect orders"), "{message}");
     }
     assert!(lock.is_locked().unwrap());
-    // A token has no form that could be checked.
+    // A token may have any form, so it is not checked.
     let output = at(
         &server,
         &["unlock", "t", "--token", "--force", "--holder", "web-3/812"],
@@ -430,7 +430,7 @@ fn create_tables_creates_missing_tables() {
     }
     ends_with(&run(&["list"]), 0);
     ends_with(&run(&["run", "--try", "orders", "--", "true"]), 0);
-    // An existing table is not changed, but its fault is reported.
+    // `create-tables` does not change an existing table, but reports what is wrong with it.
     database.run("ALTER TABLE redlatch DROP PRIMARY KEY");
     let wrong = run(&["create-tables"]);
     ends_with(&wrong, 2);

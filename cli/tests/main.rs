@@ -27,8 +27,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 use support::RedisServer;
 
-/// Registers handlers for signals that this process ignores, as under `nohup`, because child processes inherit ignored
-/// signals but no handlers.
+/// Child processes inherit ignored signals, but no handlers. So this registers handlers for signals that this process
+/// ignores, as under `nohup`.
 fn reset_ignored_signals() {
     static HEARS: Once = Once::new();
     HEARS.call_once(|| {
@@ -43,7 +43,7 @@ fn reset_ignored_signals() {
     });
 }
 
-/// The command without REDLATCH variables.
+/// A command without REDLATCH variables of the environment.
 fn redlatch() -> Command {
     reset_ignored_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
@@ -56,7 +56,6 @@ fn redlatch() -> Command {
     command
 }
 
-/// A client with long timeouts.
 fn client_of(url: &str) -> redlatch::Client {
     slow_builder().open(url).unwrap()
 }
@@ -84,7 +83,6 @@ fn pseudo_terminal() -> (OwnedFd, String) {
     (controller, name.into_string().unwrap())
 }
 
-/// Runs the command against a server.
 fn at(server: &RedisServer, args: &[&str]) -> Output {
     let mut command = redlatch();
     command.env("REDLATCH_URL", server.url()).args(args);

@@ -1,4 +1,4 @@
-//! The JSON output, checked against its schemas.
+//! Checks the JSON output against its schemas.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::RedisServer;
 use crate::{at, client_of, stderr, stdout};
 
-/// Returns the first mismatch between a value and a schema. Only the keywords that our schemas use are supported.
+/// Returns the first mismatch between a value and a schema. Supports only the keywords that our schemas use.
 fn mismatch(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let known = [
         "$schema",
@@ -88,7 +88,6 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Asserts that an object matches its schema.
 #[track_caller]
 pub(crate) fn assert_matches(name: &str, value: &Value) {
     assert_eq!(mismatch(&schema(name), value, name), None, "{value}");

@@ -1,4 +1,4 @@
-//! `doctor`: for each check, a setting that causes a finding and a setting that removes it.
+//! `doctor`: each check has a setting that causes a finding, and a setting that removes the finding.
 
 mod recognised_services;
 mod several_servers;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::support::{RedisServer, ms};
 use crate::{redlatch, stderr, stdout};
 
-/// Limit for a busy machine.
+/// A time limit for a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 /// A server that causes no finding.
@@ -32,21 +32,19 @@ fn doctor(url: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Parses the printed report.
 fn report(output: &Output) -> Value {
     let text = stdout(output);
     let object = serde_json::from_str(&text)
         .unwrap_or_else(|error| panic!("{error}: {text:?} {}", stderr(output)));
     crate::schema::assert_matches("doctor", &object);
     for it in object["findings"].as_array().unwrap() {
-        // Every note and danger has advice.
         assert_eq!(it["severity"] != "ok", it["advice"].is_string(), "{it}");
         assert!(!it["node"].as_str().unwrap().is_empty(), "{it}");
     }
     object
 }
 
-/// The notes and dangers, as `code severity`.
+/// Returns the notes and dangers, as `code severity`.
 fn bad(report: &Value) -> Vec<String> {
     let findings = report["findings"].as_array().unwrap().iter();
     let bad = findings.filter(|it| it["severity"] != "ok");
@@ -64,7 +62,6 @@ fn bad(report: &Value) -> Vec<String> {
     bad
 }
 
-/// The answer to a promise.
 fn answer<'a>(report: &'a Value, promise: &str) -> &'a str {
     let mut promises = report["promises"].as_array().unwrap().iter();
     let found = promises.find(|it| it["promise"] == promise);
@@ -77,7 +74,7 @@ fn check(url: &str, args: &[&str]) -> Vec<String> {
     bad(&report(&doctor(url, args).output().unwrap()))
 }
 
-/// Waits until the doctor reports exactly these notes and dangers: servers and busy machines react late.
+/// Waits until the doctor reports exactly these notes and dangers, because servers and busy machines react late.
 #[track_caller]
 fn expect(url: &str, args: &[&str], expected: &[&str]) {
     let mut found = Vec::new();

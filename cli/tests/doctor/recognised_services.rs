@@ -1,4 +1,4 @@
-//! Services that cannot run here: a real server behind a proxy that changes its replies.
+//! Services that cannot run here are simulated by a real server behind a proxy that changes its replies.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -10,16 +10,15 @@ use super::{doctor, expect, healthy, report};
 use crate::support::{Frames, RedisServer, Resolver, free_listener};
 use crate::{ends_with, stderr};
 
-/// How a service differs from a Redis server.
 #[derive(Clone, Copy)]
 struct ServiceProfile {
-    /// Lines that replace those of the same field in `INFO`, or are added.
+    /// Lines that `INFO` contains, in place of the lines with the same field.
     info: &'static [&'static str],
-    /// A path of a module in its `HELLO`.
+    /// The path of a module in the reply to `HELLO`.
     hello: &'static str,
-    /// Prefixes of refused requests, and the error texts.
+    /// The prefixes of refused requests, each with its error.
     refuses: &'static [(&'static str, &'static str)],
-    /// A text in refused scripts, and the error text.
+    /// A text in refused scripts, and their error.
     refuses_script: Option<(&'static str, &'static str)>,
 }
 
@@ -30,7 +29,7 @@ const PLAIN: ServiceProfile = ServiceProfile {
     refuses_script: None,
 };
 
-/// Starts a proxy with this profile in front of a real server. Its threads end with their connections.
+/// Starts a proxy in front of a real server. The proxy's threads end with their connections.
 fn start_service(server: &RedisServer, profile: ServiceProfile) -> SocketAddr {
     let listener = free_listener();
     let (addr, server) = (listener.local_addr().unwrap(), server.addr());
@@ -53,7 +52,7 @@ fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
         let refused = profile.refuses.iter().find(|(begin, _)| is_refused(begin));
         let script = profile.refuses_script;
         let script = script.filter(|(part, _)| command.starts_with("EVAL ") && text.contains(part));
-        // A service that refuses scripts by their text knows no hashes.
+        // The service refuses scripts by their text, so it must not run them by their hash.
         let unknown = profile
             .refuses_script
             .filter(|_| command.starts_with("EVALSHA"));
@@ -77,7 +76,7 @@ fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
             let hello = profile.hello;
             reply = format!("*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nmodules\r\n*1\r\n*4\r\n$4\r\nname\r\n$2\r\nvm\r\n$4\r\npath\r\n${}\r\n{hello}\r\n", hello.len()).into_bytes();
         }
-        // A subscription is followed by messages without requests.
+        // Messages follow a subscription without further requests.
         let is_subscription = command.to_ascii_uppercase().starts_with("SUBSCRIBE");
         if client.write_all(&reply).is_err() {
             return;
@@ -92,7 +91,7 @@ fn pass(mut client: &TcpStream, server: SocketAddr, profile: ServiceProfile) {
     }
 }
 
-/// A reply to `INFO` with these lines.
+/// Returns a reply to `INFO` with these lines.
 fn changed(reply: &[u8], lines: &[&str]) -> Vec<u8> {
     let text = String::from_utf8_lossy(reply).into_owned();
     let (_, body) = text.split_once("\r\n").unwrap();
@@ -107,7 +106,7 @@ fn changed(reply: &[u8], lines: &[&str]) -> Vec<u8> {
     format!("${}\r\n{body}\r\n", body.len()).into_bytes()
 }
 
-/// The findings of a code, each with its text and severity.
+/// Returns the text and severity of each finding with this code.
 fn seen(report: &Value, code: &str) -> Vec<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();
     let of_code = findings.filter(|it| it["code"] == code);
@@ -263,7 +262,7 @@ fn services_are_recognised_by_their_host_name() {
         let mut command = doctor(&url, &["--read-only"]);
         report(&command.envs(resolver.env()).output().unwrap())
     };
-    // Host names of services with an ending that the test resolver knows.
+    // These are host names of services, with an ending that the test resolver knows.
     let message = check("locks-ab12cd.serverless.use1.cache.amazonaws.com.example");
     let [(known, severity)] = &seen(&message, "service")[..] else {
         panic!("{message}");
@@ -283,7 +282,7 @@ fn services_are_recognised_by_their_host_name() {
 #[test]
 fn refused_kinds_of_locks_are_reported() {
     let server = healthy();
-    // Garnet without --lua: no scripts, and no commands that could replace them.
+    // Garnet without --lua has no scripts, and no commands that could replace scripts.
     const SCRIPTS: &str = "ERR This instance has Lua scripting support disabled";
     let garnet = ServiceProfile {
         info: &["garnet_version:1.0.48"],
@@ -305,7 +304,7 @@ fn refused_kinds_of_locks_are_reported() {
             "{seen}"
         );
     }
-    // Dragonfly: refuses scripts with undeclared keys, such as those that read other readers' timeouts.
+    // Dragonfly refuses scripts with undeclared keys, such as the TTL keys of other readers.
     let dragonfly = ServiceProfile {
         info: &["dragonfly_version:df-v1.40.1"],
         refuses_script: Some((

@@ -30,7 +30,7 @@ fn replica_and_role_problems_are_reported() {
     read_only("1", &[]);
     expect(&url, &["--read-only"], &["replicas note"]);
     read_only("2", &["replicas danger"]);
-    // Acknowledging replicas make a loss unlikely.
+    // If replicas acknowledge holds, a loss is unlikely.
     let output = doctor(&url, &["--read-only", "--wait-replicas", "1"]).output();
     let message = report(&output.unwrap());
     assert_eq!(
@@ -51,7 +51,7 @@ fn the_nodes_of_a_redlock_are_counted() {
         for node in nodes {
             command.args(["--node", node]);
         }
-        // On a busy machine a round trip may be too long for this lease.
+        // On a busy machine, a round trip may be too long for this lease.
         let mut found = bad(&report(&command.output().unwrap()));
         found.retain(|it| !it.starts_with("latency"));
         found
@@ -68,7 +68,7 @@ fn the_nodes_of_a_redlock_are_counted() {
     eventually(LONG, "all have a vote again", || run(&three).is_empty());
 }
 
-/// The other nodes grant the lock without this node.
+/// All nodes but one grant the lock.
 #[test]
 fn a_majority_without_one_node_grants_locks() {
     let servers = [(); 3].map(|()| healthy());
@@ -84,7 +84,7 @@ fn a_majority_without_one_node_grants_locks() {
     });
 }
 
-/// Arguments for a read-only check of these nodes.
+/// The arguments for a read-only check of these nodes.
 fn at_nodes<'a>(urls: &'a [String], mode: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["--read-only", "--command-timeout", "6s"];
     args.extend(mode);
@@ -226,7 +226,7 @@ fn a_database_is_checked() {
     let server = MariaDb::start();
     let database = server.database();
     let url = database.url();
-    // The test servers trade durability for speed.
+    // By default, the test servers are less durable, because this is faster.
     database.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
     expect(&url, &["--read-only"], &["lock-table danger"]);
     let message = report(&doctor(&url, &["--read-only"]).output().unwrap());
@@ -235,7 +235,7 @@ fn a_database_is_checked() {
         "no",
         "{message}"
     );
-    // The statement from the page.
+    // This is the statement that the page shows.
     let page = include_str!("../../../docs/cli.md");
     let statement = page.split("```").find_map(|it| it.strip_prefix("sql\n"));
     database.run(statement.unwrap());

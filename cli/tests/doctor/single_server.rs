@@ -45,7 +45,6 @@ fn a_well_configured_server_has_no_finding() {
     for promise in message["promises"].as_array().unwrap() {
         assert_eq!(promise["answer"], "yes", "{message}");
     }
-    // The doctor leaves no key.
     assert_eq!(server.int(&["DBSIZE"]), 0);
     let output = redlatch()
         .args(["doctor", "--read-only", "--url", &url])
@@ -101,14 +100,13 @@ fn dangerous_settings_are_reported_until_fixed() {
     read_only(&[]);
     set("maxmemory", "1");
     read_only(&["eviction danger"]);
-    // No lock can be acquired now.
     expect_one(&url, &[], "dry-run danger");
     set("maxmemory", "0");
     read_only(&[]);
 
     set("dir", "/proc");
     server.cmd(&["BGSAVE"]);
-    // Writes are accepted, because no other snapshot is configured.
+    // No other snapshot is configured, so the server accepts writes.
     read_only(&[]);
     set("save", "3600 1000");
     read_only(&["persistence danger"]);
@@ -172,7 +170,7 @@ fn missing_rights_are_named_without_secrets() {
     let wrong = run("canary-wrong");
     ends_with(&wrong, 4);
     assert_eq!(bad(&report(&wrong)), ["rights danger"]);
-    // Without the prefix the user has no right to the doctor's lock names.
+    // Without the prefix, the user has no right to the doctor's lock names.
     let output = doctor(&server.url(), &["--user", "app"])
         .env("REDLATCH_PASSWORD", CANARY)
         .output()
@@ -181,7 +179,7 @@ fn missing_rights_are_named_without_secrets() {
     assert!(stdout(&output).contains("--prefix"), "{}", stdout(&output));
 }
 
-/// The report for a user who lacks one right.
+/// Returns the report for a user who lacks one right.
 fn without(server: &RedisServer, right: &str) -> Value {
     let secret = format!(">{CANARY}");
     let denied = format!("-{right}");
@@ -192,7 +190,7 @@ fn without(server: &RedisServer, right: &str) -> Value {
     report(&command.output().unwrap())
 }
 
-/// The findings of a code, each with its severity and text.
+/// Returns the severity and text of each finding with this code.
 fn findings<'a>(message: &'a Value, code: &str) -> Vec<(&'a str, &'a str)> {
     let all = message["findings"].as_array().unwrap().iter();
     let word = |it: &'a Value, field: &str| it[field].as_str().unwrap();
@@ -228,7 +226,7 @@ fn a_missing_right_is_a_note_if_locks_can_be_acquired() {
 #[test]
 fn a_successful_dry_run_means_locks_can_be_acquired() {
     let server = healthy();
-    // After this run the server knows the scripts and needs no EVAL.
+    // After this run, the server knows the scripts, so the next run needs no EVAL.
     without(&server, "hlen");
     let message = without(&server, "eval");
     assert_eq!(findings(&message, "dry-run")[0].0, "ok", "{message}");
@@ -238,7 +236,7 @@ fn a_successful_dry_run_means_locks_can_be_acquired() {
         "yes",
         "{message}"
     );
-    // Without this right a hold is lost at the first renewal.
+    // Without this right, a hold is lost at the first renewal.
     let message = without(&server, "hexists");
     assert_eq!(findings(&message, "rights")[0].0, "danger", "{message}");
     assert_eq!(
@@ -326,7 +324,7 @@ fn slow_round_trips_and_clock_drift_are_reported() {
         scope.spawn(|| {
             let start = Instant::now();
             while !is_over.load(Ordering::Relaxed) {
-                // 10 % too fast.
+                // This clock is 10 % too fast.
                 shim.set(i64::try_from(start.elapsed().as_millis() / 10).unwrap());
                 thread::sleep(ms(2));
             }

@@ -1,4 +1,4 @@
-//! A stderr that nobody reads delays nothing.
+//! If nobody reads stderr, nothing is delayed.
 
 use std::io::{PipeReader, Write};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const LEASE: Duration = ms(6000);
 
-/// A full stderr pipe. It stays full until the reader is dropped.
+/// Returns a full stderr pipe. The pipe stays full until the reader is dropped.
 fn unread() -> (PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
@@ -26,7 +26,7 @@ fn spawn_unread(server: &RedisServer, args: &[&str]) -> (PipeReader, Child) {
     (reader, command.stderr(writer).spawn().unwrap())
 }
 
-/// The exit code; panics after a timeout.
+/// Returns the exit code. Panics after a time limit.
 fn code_of(child: &mut Child) -> Option<i32> {
     let until = Instant::now() + LEASE * 4;
     while Instant::now() < until {
@@ -78,7 +78,6 @@ fn a_wait_ends_with_stderr_blocked() {
     eventually(SLACK, "both wait", || {
         lock.describe().unwrap().listening == Some(2)
     });
-    // redlatch prints a message after one second.
     thread::sleep(ms(1500));
     kill_process(pid_of(&interrupted), Signal::TERM).unwrap();
     assert_eq!(code_of(&mut interrupted), Some(128 + 15));
@@ -94,7 +93,6 @@ fn a_failed_start_keeps_no_lock_with_stderr_blocked() {
     assert_eq!(server.int(&["EXISTS", "demo"]), 0);
 }
 
-/// redlatch continues after its command was killed.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_switch_exits_with_stderr_blocked() {

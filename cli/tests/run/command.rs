@@ -21,7 +21,7 @@ fn run_exits_with_the_code_of_the_command() {
     assert_eq!(server.int(&["DBSIZE"]), 0, "all locks are released");
 }
 
-/// A parent process may ignore SIGCHLD, which child processes inherit.
+/// Child processes inherit that their parent ignores SIGCHLD.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_ignored_sigchld_does_not_hide_the_end() {
@@ -51,7 +51,7 @@ fn the_command_inherits_stdin_and_stdout() {
     assert_eq!(stdout(&output), "hello");
 }
 
-/// L9: the command gets no secret and no descriptor of redlatch.
+/// L9: the command gets no secret and no file descriptor of redlatch.
 #[test]
 fn the_command_gets_its_lock_but_no_secret() {
     const CANARY: &str = "canary-4b7c";

@@ -12,7 +12,7 @@ fn cut(server: &RedisServer) {
     }
 }
 
-/// Asserts that a command survives three renewals around the change, and exits with 7.
+/// Asserts that the command survives three renewals after the change, and exits with 7.
 fn outlives(args: &[&str], change: impl FnOnce()) {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done; exit 7";
@@ -51,7 +51,7 @@ fn a_command_survives_a_password_change() {
         thread::sleep(ms(500));
         write("new");
     });
-    // A wrong password fails at once if nothing is waited for.
+    // `list` waits for nothing, so a wrong password fails at once.
     write("wrong");
     let output = redlatch().arg("list").args(args).output().unwrap();
     ends_with(&output, 3);
@@ -62,7 +62,7 @@ fn a_command_survives_a_password_change() {
     );
 }
 
-/// A TLS server that requires client certificates of this authority.
+/// Starts a TLS server that requires client certificates of this authority.
 fn server(certificates: &Certificates, pair: &Pair) -> (RedisServer, String) {
     let (args, port) = certificates.server_args(pair, true);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -1,16 +1,16 @@
-//! The end of a command when its lock is in danger, or redlatch is killed or stopped.
+//! A command ends if its lock is in danger, or if redlatch is killed or stopped.
 
 use super::*;
 use crate::support::Proxy;
 
-/// Long enough for a busy machine.
+/// This lease is long enough for a busy machine.
 const LEASE: Duration = ms(6000);
 
 fn leased<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["--lease", "6s", "--command-timeout", "2s"], args].concat()
 }
 
-/// L5: a loss ends the command soon.
+/// L5: if the hold is lost, the command ends soon.
 #[test]
 fn a_released_hold_ends_the_command() {
     let server = RedisServer::start();
@@ -25,7 +25,7 @@ fn a_released_hold_ends_the_command() {
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     assert!(!is_alive(command));
-    // A renewal reported the loss, not the end of validity.
+    // The message shows that a renewal reported the loss, before the validity ended.
     let message = stderr(&output);
     assert!(
         message.contains("lost: it is gone from the store"),
@@ -33,7 +33,7 @@ fn a_released_hold_ends_the_command() {
     );
 }
 
-/// L1: the command ends before a renewal can find the loss.
+/// L1: the command ends before a renewal can detect the loss.
 #[test]
 fn a_loss_found_by_the_unlock_sets_the_exit_code() {
     let server = RedisServer::start();
@@ -98,7 +98,7 @@ fn on_lost_warn_lets_the_command_continue() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// L2 and L6: with the network cut, TERM comes before the lease ends, and so does KILL for a command that ignores TERM.
+/// L2 and L6: the network is cut. TERM, and KILL for a command that ignores TERM, come before the lease ends.
 #[test]
 fn a_command_ends_before_its_lease_can() {
     let server = RedisServer::start();
@@ -132,7 +132,7 @@ fn a_command_ends_before_its_lease_can() {
     }
 }
 
-/// L10: a killed redlatch leaves no command, and no key after its lease.
+/// L10: after redlatch is killed, no command remains, and no key remains after its lease.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_killed_redlatch_leaves_no_command() {
@@ -152,12 +152,12 @@ fn a_killed_redlatch_leaves_no_command() {
                 "echo $$; exec sleep 1000",
             ],
         );
-        // Some runs are killed before they start anything, some after.
+        // Some runs are killed before they start anything, others later.
         thread::sleep(ms(draw.u64(0..300)));
         let _ = kill_process(pid_of(&child), Signal::KILL);
         child.wait().unwrap();
         let mut printed = String::new();
-        // The output ends when no process has it open.
+        // The output ends when no process has the pipe open.
         child
             .stdout
             .take()
@@ -176,7 +176,7 @@ fn a_killed_redlatch_leaves_no_command() {
 
 const TWO: &str = "sleep 1000 & echo $$ $!; wait";
 
-/// L2: the kernel signals only the command itself.
+/// L2: the kernel would signal only the command itself.
 #[test]
 fn a_killed_redlatch_leaves_no_descendant() {
     let server = RedisServer::start();
@@ -190,7 +190,7 @@ fn a_killed_redlatch_leaves_no_descendant() {
     });
 }
 
-/// L2: a stopped redlatch renews no lease and ends no command.
+/// L2: a stopped redlatch renews no lease, and cannot end the command.
 #[test]
 fn a_stopped_redlatch_leaves_no_command_after_its_lease() {
     let server = RedisServer::start();
@@ -211,7 +211,7 @@ fn a_stopped_redlatch_leaves_no_command_after_its_lease() {
     other.unlock().unwrap();
 }
 
-/// After a loss at the server the command has the time from TERM to KILL.
+/// If the hold is lost on the server, the command has the time from TERM to KILL.
 #[test]
 fn a_command_may_clean_up_after_a_loss() {
     let server = RedisServer::start();
@@ -228,7 +228,7 @@ fn a_command_may_clean_up_after_a_loss() {
     ends_with(&child.wait_with_output().unwrap(), 121);
 }
 
-/// Also with `--on-lost warn`, which otherwise lets the command outlive the lock.
+/// With `--on-lost warn`, the lease limits only an orphaned command.
 #[test]
 fn an_orphan_may_get_term_and_the_rest_of_the_lease() {
     let server = RedisServer::start();
@@ -257,7 +257,7 @@ fn an_orphan_may_get_term_and_the_rest_of_the_lease() {
     }
 }
 
-/// The shell ends at once. Its child cleans up while the lock is held.
+/// The shell ends at once. Its child cleans up, and the lock is held until then.
 #[test]
 fn the_whole_group_may_clean_up() {
     let server = RedisServer::start();
@@ -273,7 +273,7 @@ fn the_whole_group_may_clean_up() {
         let [shell, worker] = both_in(&mut printed);
         kill_process(pid_of(&child), signal).unwrap();
         eventually(SLACK, "the shell has ended", || !is_alive(shell));
-        // redlatch would exit within this time if it did not wait.
+        // Without waiting for the group, redlatch would exit within this time.
         thread::sleep(ms(500));
         assert!(is_alive(pid_of(&child)), "redlatch exited before the group");
         assert_eq!(server.int(&["EXISTS", "demo"]), 1);
@@ -286,7 +286,7 @@ fn the_whole_group_may_clean_up() {
     }
 }
 
-/// The id of an ended command may be reused, so the switch exits long before the lease ends.
+/// The id of an ended command may be reused. So the switch exits long before the lease ends.
 #[test]
 fn the_switch_of_an_orphan_sends_one_term_and_exits() {
     let server = RedisServer::start();
@@ -306,7 +306,7 @@ fn the_switch_of_an_orphan_sends_one_term_and_exits() {
     let mut rest = String::new();
     printed.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "term\n");
-    // The switch has stderr open, too.
+    // The switch has stderr open, so the read ends when the switch exits.
     message.read_to_string(&mut rest).unwrap();
     assert!(begun.elapsed() < ms(50_000), "{:?}", begun.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Signals to a command and its group, and time limits for their end.
+//! Signals to a command and its group, and how long their end may take.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_command_that_ignores_term_is_killed_in_time() {
     assert!(begun.elapsed() >= ms(600) && begun.elapsed() < ms(600) + SLACK);
 }
 
-/// A script that ignores these signals. Its sleeps are short, so that no child remains.
+/// Returns a script that ignores these signals. Its sleeps are short, so that no child remains.
 fn ignoring(signals: &str) -> String {
     format!("trap '' {signals}; echo $$; while :; do sleep 0.05; done")
 }
@@ -71,7 +71,6 @@ fn a_second_int_ends_a_command_that_ignores_the_first() {
     assert!(is_alive(command));
     kill_process(pid_of(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
-    // The second INT causes TERM.
     assert!(begun.elapsed() < ms(9_000), "{:?}", begun.elapsed());
     ends_with(&output, 128 + 15);
     let message = stderr(&output);

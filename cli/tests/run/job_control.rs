@@ -9,12 +9,12 @@ use rustix::fs::OFlags;
 
 use super::*;
 
-/// A shell on its own terminal, and the terminal's output.
+/// A shell on a terminal of its own, and the output of this terminal.
 struct ShellTerminal {
     keys: File,
     shown: Arc<Mutex<String>>,
     shell: Child,
-    /// How much of the output was matched.
+    /// How many bytes of the output were matched.
     read: usize,
 }
 
@@ -59,7 +59,7 @@ impl ShellTerminal {
         let shows = Arc::clone(&shown);
         thread::spawn(move || {
             let mut bytes = [0; 1024];
-            // The read fails once all other ends are closed.
+            // The read fails when all other ends are closed.
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
                 shows.lock().unwrap().push_str(&text);
@@ -71,7 +71,7 @@ impl ShellTerminal {
             shell,
             read: 0,
         };
-        // Without echo, everything shown was printed by a program.
+        // Without echo, a program has printed everything that the terminal shows.
         terminal.types("stty -echo; echo rea''dy\n");
         terminal.shows("ready");
         terminal
@@ -81,7 +81,7 @@ impl ShellTerminal {
         self.keys.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits for this text after all text matched before.
+    /// Waits for this text. Only output after the last match is searched.
     fn shows(&mut self, text: &str) {
         let until = Instant::now() + LONG;
         loop {
@@ -166,7 +166,7 @@ fn a_second_ctrl_c_ends_only_a_command_that_ignores_it() {
     terminal.types("\x03");
     terminal.shows("sending TERM");
     terminal.shows("code=143");
-    // Like a shell or a database that reads the next line after INT.
+    // Like a shell or a database, this script reads the next line after INT.
     let script = "trap \"echo caught\" INT; echo in; until read go; do :; done; echo done";
     terminal.types(&format!(
         "$REDLATCH run --kill-after 100ms demo -- sh -c '{script}'; echo code=$?\n"
@@ -186,7 +186,7 @@ fn a_second_ctrl_c_ends_only_a_command_that_ignores_it() {
 fn a_stopped_command_continues_in_the_foreground() {
     let server = RedisServer::start();
     let mut terminal = ShellTerminal::open(&server);
-    // The shell prints the line again; the quotes keep it different from the command's output.
+    // The shell prints this line, too. The quotes make it differ from the command's output.
     let script = r#"echo i""n; read go; echo do""ne"#;
     terminal.types(&format!(
         "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"
@@ -199,7 +199,7 @@ fn a_stopped_command_continues_in_the_foreground() {
     terminal.shows("done");
     terminal.shows("code=0");
 
-    // A run that was stopped for longer than its lease has lost its lock and ends.
+    // A run that was stopped for longer than its lease has lost its lock, so it ends.
     terminal.types(&format!(
         "$REDLATCH run --lease 2s demo -- sh -c '{script}'; echo code=$?\n"
     ));

@@ -6,25 +6,23 @@ use super::*;
 #[cfg(target_os = "linux")]
 use crate::support::ClockShim;
 
-/// The job is due once per period.
 const PERIOD: Duration = ms(9000);
-/// Slack: how much earlier than a period after the last run the next may start.
+/// The slack: how much less than a period may pass between two runs.
 const EARLY: Duration = ms(2500);
-/// The difference between the clocks of two machines.
 const APART: Duration = ms(2000);
 
-/// A call of redlatch: when it was due by the machine's clock, and when it ended.
+/// `due` is when the machine's clock reached the start of the round. `over` is when redlatch ended.
 struct Call {
     due: Instant,
     over: Instant,
     round: u32,
 }
 
-/// Three machines whose clocks differ by two seconds run one job per period from cron. One of them runs the job in each
-/// period.
+/// Cron starts one job per period on three machines, whose clocks differ by two seconds. In each period, only one machine
+/// runs the job.
 ///
-/// redlatch uses the machine's clock as well. A busy test machine delays calls, so the strict check needs all calls to
-/// be in time.
+/// redlatch sees the clock of its machine. A busy test machine delays calls, so the strict check applies only if all calls
+/// were in time.
 #[test]
 #[cfg(target_os = "linux")]
 fn one_of_three_machines_runs_the_job_per_period() {
@@ -44,7 +42,7 @@ fn one_of_three_machines_runs_the_job_per_period() {
             let (server, script, calls) = (&server, &script, &calls);
             scope.spawn(move || {
                 for round in 0..rounds {
-                    // The clock that is most ahead reaches the due time first.
+                    // The clock that is most ahead reaches the start of the round first.
                     let late = APART * u32::try_from(2 - place).unwrap();
                     let due = begun + PERIOD * round + late;
                     thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -71,7 +69,7 @@ fn one_of_three_machines_runs_the_job_per_period() {
     });
     let runs = fs::read_to_string(folder.path().join("runs")).unwrap();
     let runs: Vec<i64> = runs.lines().map(|line| line.parse().unwrap()).collect();
-    // Three clocks wrote these times.
+    // Three different clocks wrote these times, so they are not compared.
     assert!(
         !runs.is_empty() && runs.len() <= rounds as usize,
         "{runs:?}"

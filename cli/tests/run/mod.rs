@@ -29,7 +29,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use crate::support::{RedisServer, eventually, is_long, ms};
 use crate::{at, client_of, ends_with, redlatch, stderr, stdout};
 
-/// Delay that a busy machine may add.
+/// How much a busy machine may delay a step.
 const SLACK: Duration = ms(25_000);
 
 fn run_at(url: &str, args: &[&str]) -> Command {
@@ -56,7 +56,7 @@ fn command_pid(child: &mut Child) -> Pid {
     Pid::from_raw(line.trim().parse().unwrap_or_else(|_| panic!("{line:?}"))).unwrap()
 }
 
-/// Reads two process ids, the second of which is a child of the first.
+/// Reads two process ids. The second process is a child of the first.
 fn both_of(child: &mut Child) -> [Pid; 2] {
     both_in(&mut BufReader::new(child.stdout.take().unwrap()))
 }
@@ -71,11 +71,11 @@ fn both_in(printed: &mut impl BufRead) -> [Pid; 2] {
 fn is_alive(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let stat = fs::read_to_string(path).unwrap_or_default();
-    // A zombie no longer runs.
+    // A zombie counts as ended.
     test_kill_process(pid).is_ok() && !stat.contains(") Z")
 }
 
-/// Random numbers of a test; `REDLATCH_SEED` repeats those of an earlier run.
+/// Returns the random numbers of a test. `REDLATCH_SEED` repeats the numbers of an earlier run.
 fn drawn() -> fastrand::Rng {
     let seed = std::env::var("REDLATCH_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok());

@@ -22,7 +22,7 @@ fn a_job_runs_once_per_period() {
     ends_with(&job(&["--once-key", "today"]), 0);
     ends_with(&job(&["--once-key", "today"]), 120);
     let life = Duration::from_millis(server.int(&["PTTL", "job:once"]).try_into().unwrap());
-    // The slack is a tenth, at most five minutes.
+    // The default slack is a tenth of the period, at most five minutes.
     assert!(
         life <= Duration::from_secs(3300) && life > Duration::from_secs(3200),
         "{life:?}"
@@ -38,7 +38,7 @@ fn a_command_that_was_not_started_does_not_count() {
     };
     ends_with(&job(&["/nowhere/at/all"]), 127);
     ends_with(&job(&["/etc/passwd"]), 126);
-    // The command itself may exit with 127.
+    // If the command itself exits with 127, it counts as run.
     ends_with(&job(&["sh", "-c", "exit 127"]), 127);
     ends_with(&job(&["true"]), 120);
 }
@@ -66,7 +66,7 @@ fn mark_success_counts_only_exit_code_0() {
     ends_with(&job("exit 0"), 120);
 }
 
-/// An invalid period is rejected before the wait for the lock.
+/// An invalid period is rejected before redlatch waits for the lock.
 #[test]
 fn an_impossible_period_is_rejected_at_once() {
     let server = RedisServer::start();
@@ -84,7 +84,7 @@ fn an_impossible_period_is_rejected_at_once() {
     }
 }
 
-/// `list` and `inspect` say that a mark is not a stuck lock, and when the job may run again.
+/// `list` and `inspect` tell a mark from a stuck lock, and show when the job may run again.
 #[test]
 fn list_and_inspect_explain_a_once_per_mark() {
     let server = RedisServer::start();
@@ -126,7 +126,7 @@ fn list_and_inspect_explain_a_once_per_mark() {
         crate::schema::assert_matches("lock", &printed);
         assert_eq!(printed["mark_of"].as_str(), job, "{printed}");
         let text = stdout(&at(&server, &["inspect", name]));
-        // Must not read like a count.
+        // " once," would look like a count.
         assert!(!text.contains(" once,"), "{text}");
         assert!(text.contains("count 1"), "{text}");
         assert_eq!(text.contains("again"), job.is_some(), "{text}");

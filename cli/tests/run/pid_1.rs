@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::*;
 
-/// A command that runs redlatch as process 1; prints a message and returns `None` if that is not permitted.
+/// Returns a command that runs redlatch as process 1. If this is not permitted, prints a message and returns `None`.
 fn run_as_pid_1(server: &RedisServer, args: &[&str]) -> Option<Command> {
     let namespace = ["--pid", "--fork", "--mount-proc"];
     let is_permitted = Command::new("unshare")
@@ -13,7 +13,7 @@ fn run_as_pid_1(server: &RedisServer, args: &[&str]) -> Option<Command> {
         .output()
         .is_ok_and(|output| output.status.success());
     if !is_permitted {
-        // Bypasses the harness, which hides the output of a test that passes.
+        // The test harness hides the output of a test that passes, so this bypasses it.
         let _ = writeln!(
             std::io::stderr().lock(),
             "skipped: cannot create a process namespace here (unshare --pid)"

@@ -1,10 +1,10 @@
-//! redlatch and its switch, with redlatch stopped between two steps.
+//! redlatch and its switch, if redlatch is stopped between two steps.
 
 use rustix::process::{WaitId, WaitIdOptions, getpgid, waitid};
 
 use super::*;
 
-/// Stops the process before the first matching write to its switch.
+/// Stops redlatch before the first write to its switch that matches CONDITION.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,12 +23,12 @@ ssize_t write(int file, const void *bytes, size_t length) {
 }
 "#;
 
-/// The write that arms the switch, as a C condition.
+/// A C condition: the write that arms the switch.
 const ARMS_SWITCH: &str = "length == 24 && first != 0 && first < (1 << 24)";
-/// The write that reports the end of the command.
+/// A C condition: the write that reports the end of the command.
 const REPORTS_END: &str = "length == 8 && first < 2";
 
-/// Runs redlatch until it stops before that write.
+/// Runs redlatch until it stops before the write that matches `condition`.
 fn stopped_before(condition: &str, server: &RedisServer, folder: &Path, args: &[&str]) -> Child {
     let (source, library) = (folder.join("stop.c"), folder.join("stop.so"));
     fs::write(&source, SHIM.replace("CONDITION", condition)).unwrap();
@@ -42,14 +42,13 @@ fn stopped_before(condition: &str, server: &RedisServer, folder: &Path, args: &[
     child
 }
 
-/// The parent of a process.
 fn parent_of(pid: Pid) -> Pid {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     Pid::from_raw(line.unwrap().trim().parse().unwrap()).unwrap()
 }
 
-/// The running switch of this redlatch.
+/// Returns the running switch of this redlatch.
 pub(super) fn switch_of(redlatch: &Child) -> Option<Pid> {
     let parent = format!("PPid:\t{}\n", redlatch.id());
     let mut all = fs::read_dir("/proc").unwrap().flatten();
@@ -77,7 +76,7 @@ fn no_command_starts_before_its_switch_is_armed() {
     assert!(!ran.exists(), "the command ran without a lock");
 }
 
-/// The id of a process is not reused before it is reaped.
+/// The id of a process cannot be reused before the process is reaped.
 #[test]
 fn a_command_is_reaped_after_its_switch_is_informed() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,13 +91,12 @@ fn a_command_is_reaped_after_its_switch_is_informed() {
     ends_with(&child.wait_with_output().unwrap(), 3);
 }
 
-/// The id of a group may be reused once the group is gone, so the switch exits with the group, long before the lease
-/// ends.
+/// When a group is gone, its id may be reused. So the switch exits together with the group, long before the lease ends.
 #[test]
 fn the_switch_exits_with_the_group() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
-    // The shell ends on TERM. Its worker ignores TERM, and its parent has left the group.
+    // The shell ends on TERM. Its worker ignores TERM. The worker's parent has left the group.
     let script = r#"(sh -c 'trap "" TERM; echo $$; until [ -e go ]; do sleep 0.05; done' &
             exec setsid sh -c 'until [ -e end ]; do sleep 0.05; done') & wait"#;
     let args = ["--lease", "600s", "--kill-after", "600s"];
@@ -107,7 +105,6 @@ fn the_switch_exits_with_the_group() {
     let mut child = command.current_dir(folder.path()).spawn().unwrap();
     let worker = command_pid(&mut child);
     let group = getpgid(Some(worker)).unwrap();
-    // Wait until the worker's parent has left the group.
     let files = |name: &str| fs::write(folder.path().join(name), "").unwrap();
     let is_there = |pid: Pid| Path::new(&format!("/proc/{}", pid.as_raw_nonzero())).exists();
     let parent = parent_of(worker);
@@ -128,7 +125,7 @@ fn the_switch_exits_with_the_group() {
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
 }
 
-/// The lock is released when the group is gone, or with a message some time after KILL.
+/// The lock is released when the group is gone. Otherwise, it is released some time after KILL, with a message.
 #[test]
 fn processes_that_survive_kill_are_reported() {
     let server = RedisServer::start();
@@ -142,7 +139,7 @@ fn processes_that_survive_kill_are_reported() {
     });
     let begun = Instant::now();
     kill_process(pid_of(&child), Signal::TERM).unwrap();
-    // The sleeping process keeps stdout open.
+    // The sleeping process keeps stdout open, so only the exit is awaited.
     let status = child.wait().unwrap();
     let took = begun.elapsed();
     kill_process(parent, Signal::KILL).unwrap();
@@ -159,7 +156,7 @@ fn processes_that_survive_kill_are_reported() {
     assert_eq!(server.int(&["DBSIZE"]), 0);
 }
 
-/// Orphans are reaped, so that none stays in the group as a zombie.
+/// An orphan that is not reaped would stay in the group as a zombie.
 #[test]
 fn orphans_of_the_command_are_reaped() {
     let server = RedisServer::start();
@@ -178,7 +175,7 @@ fn orphans_of_the_command_are_reaped() {
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
 }
 
-/// The switch has read nothing for longer than the lease when a signal wakes it.
+/// The switch has read nothing for longer than the lease. Then a signal wakes it.
 #[test]
 fn a_stopped_switch_kills_no_command_with_a_valid_lock() {
     let server = RedisServer::start();

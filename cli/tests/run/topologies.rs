@@ -6,7 +6,7 @@ use super::*;
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{Certificates, Cluster, Sentinels};
 
-/// Arguments for a group of servers.
+/// The arguments for a group of servers.
 struct Servers<'a>(Vec<&'a str>);
 
 impl<'a> Servers<'a> {
@@ -22,8 +22,8 @@ impl<'a> Servers<'a> {
         command
     }
 
-    /// Asserts that a second command of the same lock is refused while the first runs, and that the lock is free at the
-    /// end. `meanwhile` runs during the first command.
+    /// Asserts that a second command of the same lock is refused while the first one runs. At the end, the lock must be
+    /// free. `meanwhile` runs during the first command.
     fn runs_one_at_a_time(&self, meanwhile: impl FnOnce()) {
         let folder = tempfile::tempdir().unwrap();
         let script = "echo $$; while [ ! -e go ]; do sleep 0.05; done; exit 7";
@@ -32,7 +32,7 @@ impl<'a> Servers<'a> {
         command_pid(&mut child);
         let try_it = || {
             let mut output = None;
-            // The nodes of a new quorum get their votes late, because servers report their uptime in whole seconds.
+            // Servers report their uptime in whole seconds, so the nodes of a new quorum get their votes late.
             eventually(SLACK, "a majority has votes", || {
                 let tried = self.run(&["--try", "demo", "--", "true"]).output();
                 output = Some(tried.unwrap());
@@ -61,7 +61,7 @@ fn run_works_in_a_cluster() {
     let cluster = Cluster::masters();
     let urls = cluster.urls();
     let to = (cluster.owner_of("demo") + 1) % 3;
-    // The slot moves to another master while the lock is held.
+    // While the lock is held, the slot moves to another master.
     Servers::of(&urls, &["--cluster"]).runs_one_at_a_time(|| cluster.migrate("demo", to));
 }
 
@@ -69,7 +69,7 @@ fn run_works_in_a_cluster() {
 fn run_works_on_a_majority_of_masters() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let urls = servers.each_ref().map(RedisServer::url);
-    // New servers vote after the longest lease that they may have forgotten.
+    // A new server may have forgotten a lease. So it gets its vote after the longest lease.
     let mode = ["--redlock", "--lease", "2s", "--max-lease", "2s"];
     Servers::of(&urls, &mode).runs_one_at_a_time(|| servers[2].kill());
 }
@@ -84,7 +84,7 @@ fn run_works_over_tls() {
     let authority = certificates.authority();
     let mode = ["--url", &url, "--ca", authority.to_str().unwrap()];
     Servers(mode.to_vec()).runs_one_at_a_time(|| {});
-    // A certificate authority that the server does not use.
+    // The server's certificate is not signed by this authority.
     let other = Certificates::new().authority_pem();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");

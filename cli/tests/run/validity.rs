@@ -15,11 +15,9 @@ enum RunFault {
     None,
     /// No data passes for a random time, which may exceed the lease.
     Silence,
-    /// All connections are closed.
     Cut,
     /// The hold is released by force.
     Forced,
-    /// The key is deleted.
     Deleted,
 }
 
@@ -31,7 +29,7 @@ const RUN_FAULTS: [RunFault; 5] = [
     RunFault::Deleted,
 ];
 
-/// The time between two instants, in ns.
+/// The time between two instants, in ns since 1970.
 #[derive(Debug, PartialEq)]
 struct Interval(u128, u128);
 
@@ -40,7 +38,7 @@ fn nanos() -> u128 {
     since.unwrap().as_nanos()
 }
 
-/// Stops the rival even if the test panics, because the scope joins it.
+/// The scope joins the rival, so the rival must stop even if the test panics.
 struct StopRival<'a>(&'a AtomicBool);
 
 impl Drop for StopRival<'_> {
@@ -49,7 +47,7 @@ impl Drop for StopRival<'_> {
     }
 }
 
-/// A rival that tries the lock all the time, and records when it acquired it.
+/// A rival tries the lock all the time, and records when it acquired the lock.
 fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
     let lock = client_of(url).lock(name);
     let mut got = Vec::new();
@@ -57,7 +55,7 @@ fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
         let asked = nanos();
         if lock.try_lock().unwrap() {
             got.push(Interval(asked, nanos()));
-            // The hold is lost if the fault of a run came after the end of that run.
+            // The fault of a run may come after the end of this run. The rival's hold is then lost.
             drop(lock.unlock());
         }
         thread::sleep(ms(5));
@@ -65,7 +63,6 @@ fn rival(url: &str, name: &str, ends: &AtomicBool) -> Vec<Interval> {
     got
 }
 
-/// Returns the result of a thread, or panics with its message.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|reason| {
         let text = reason.downcast_ref::<String>().map(String::as_str);
@@ -74,7 +71,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     })
 }
 
-/// Runs a command with a fault at a random instant. Returns its running time if the exit code is 0.
+/// Runs a command, and applies the fault at a random instant. Returns the command's running time if the exit code is 0.
 fn one_run(
     server: &RedisServer,
     name: &str,
@@ -94,7 +91,7 @@ fn one_run(
     let args = [&args[..], &[name, "--", "sh", "-c", &script]].concat();
     let mut command = run_at(&proxy.url(), &args);
     let mut child = command.current_dir(folder.path()).spawn().unwrap();
-    // The run may wait for the rival, and may find no server within its timeout.
+    // The run may wait for the rival. It may also find no server within its timeout.
     let mut printed = String::new();
     BufReader::new(child.stdout.as_mut().unwrap())
         .read_line(&mut printed)
@@ -118,7 +115,7 @@ fn one_run(
     let output = child.wait_with_output().unwrap();
     let code = output.status.code().unwrap();
     let message = stderr(&output);
-    // On a busy machine the reply to the unlock, or a check by redlatch, may come too late, which is printed.
+    // On a busy machine, the reply to the unlock may come too late, or redlatch may check too late. redlatch prints this.
     let is_unconfirmed = code == 0 && !message.is_empty();
     let is_late = message.contains("so the command was killed");
     assert!(
@@ -136,7 +133,7 @@ fn one_run(
         );
         return None;
     }
-    // An end by force that no reply reported cannot be in the exit code.
+    // If no reply reported that the hold was removed, the exit code cannot show it.
     if is_unconfirmed && matches!(fault, RunFault::Forced | RunFault::Deleted) {
         return None;
     }
@@ -185,7 +182,7 @@ fn exit_code_0_means_the_lock_was_held_throughout() {
     assert!(ended_well > 0, "at least one run must succeed");
 }
 
-/// The request for the mark takes longer than the lease.
+/// Setting the mark takes longer than the lease.
 #[test]
 fn nothing_starts_after_the_lock_was_lost() {
     let server = RedisServer::start();
@@ -204,7 +201,7 @@ fn nothing_starts_after_the_lock_was_lost() {
     eventually(SLACK, "redlatch has requested the mark", || {
         rule.hits() == 1
     });
-    // The forced release ends the renewals.
+    // After a forced release, redlatch stops renewing the hold.
     let lock = client_of(&server.url()).lock("job");
     lock.force_unlock().unwrap();
     thread::sleep(LEASE);
@@ -212,15 +209,15 @@ fn nothing_starts_after_the_lock_was_lost() {
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     assert_eq!(stdout(&output), "");
-    // Another machine may run the job in this period.
+    // No command was started, so another machine may run the job in this period.
     ends_with(
         &at(&server, &["run", "--once-per", "1h", "job", "--", "true"]),
         0,
     );
 }
 
-/// Runs a job whose mark is requested through a proxy, which holds the request back until `signal` was sent, or drops
-/// the reply.
+/// Runs a job whose mark is set through a proxy. The proxy holds the request back until `signal` was sent. Without a
+/// signal, it drops the reply.
 fn run_with_unanswered_mark(
     server: &RedisServer,
     timeout: &str,
@@ -248,7 +245,7 @@ fn run_with_unanswered_mark(
     });
     if let Some(signal) = signal {
         kill_process(pid_of(&child), signal).unwrap();
-        // The handler needs a moment to run.
+        // The signal handler needs a moment to run.
         thread::sleep(ms(500));
         rule.release();
     }
@@ -273,13 +270,13 @@ fn a_job_with_an_in_doubt_mark_does_not_count() {
     assert_eq!(server.int(&["EXISTS", "job:once"]), 0);
 }
 
-/// The command succeeded, but the mark could not be set, so exit code 0 would be wrong.
+/// The command succeeded, but the mark could not be set. Exit code 0 would claim the contrary.
 #[test]
 fn an_unrecorded_success_is_reported() {
     let server = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
-    // A value of another type, which only an attempt to lock detects.
+    // `is_locked` accepts a value of another type, so only the attempt to lock detects it.
     let script = format!("redis-cli -p {} set job:once x", server.port());
     let args = ["run", "--once-per", "1h", "--mark", "success", "--report"];
     let rest = ["job", "--", "sh", "-c", &script];
@@ -310,7 +307,7 @@ fn a_server_frozen_at_the_end_costs_one_request() {
     let output = child.wait_with_output().unwrap();
     let took = begun.elapsed();
     server.thaw();
-    // The lock was valid until the end.
+    // The lock was valid until the command ended.
     ends_with(&output, 0);
     assert!(took < ms(1000) + SLACK, "{took:?}");
     assert!(stderr(&output).contains("demo"), "{}", stderr(&output));

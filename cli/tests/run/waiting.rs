@@ -109,7 +109,7 @@ fn grace_has_limits() {
     }
 }
 
-/// How often the signal thread has blocked.
+/// Returns how often the signal thread has blocked.
 #[cfg(target_os = "linux")]
 fn context_switches_of_the_signal_thread(redlatch: &Child) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{}/task", redlatch.id())).ok()?;
@@ -145,7 +145,7 @@ fn signals_during_the_wait_are_not_forwarded() {
     assert_eq!(stdout(&output), "in\n");
 }
 
-/// L3: a signal ends the wait soon, and nothing starts after it.
+/// L3: a signal ends the wait soon, and no command is started after it.
 #[test]
 fn a_signal_ends_the_wait_and_nothing_is_started() {
     let server = RedisServer::start();
@@ -162,7 +162,7 @@ fn a_signal_ends_the_wait_and_nothing_is_started() {
         assert!(begun.elapsed() < ms(250) + SLACK);
         ends_with(&output, 128 + number);
         assert_eq!(stdout(&output), "");
-        // The library keeps subscriptions for a while.
+        // The library keeps a subscription for a while after the wait.
         eventually(SLACK, "no client is subscribed", || {
             lock.describe().unwrap().listening == Some(0)
         });
@@ -194,7 +194,6 @@ fn a_nested_run_of_the_same_lock_does_not_wait() {
     ends_with(&command.output().unwrap(), 0);
 }
 
-/// Commands of one lock run one at a time.
 #[test]
 fn two_commands_of_one_name_do_not_overlap() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! `watch` with event lines and on a terminal.
+//! `watch` with event lines, and on a terminal.
 
 mod terminal;
 
@@ -14,7 +14,7 @@ use crate::support::topology_fixtures::{Access, Cluster};
 use crate::support::{RedisServer, ms};
 use crate::{client_of, ends_with, redlatch, stderr};
 
-/// Limit for a busy machine.
+/// A time limit for a busy machine.
 const TIMEOUT: Duration = ms(60_000);
 
 /// The hash field of a Redisson client.
@@ -48,7 +48,7 @@ impl WatchProcess {
         self.lines.recv_timeout(TIMEOUT).unwrap()
     }
 
-    /// Asserts the next event and its lock.
+    /// Asserts which event comes next, and for which lock.
     #[track_caller]
     fn next(&self, event: &str, name: &str) -> Value {
         let value: Value = serde_json::from_str(&self.line()).unwrap();
@@ -63,7 +63,7 @@ impl WatchProcess {
 
 impl Drop for WatchProcess {
     fn drop(&mut self) {
-        // The process may have exited.
+        // The process may have exited before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -92,14 +92,14 @@ fn holds_are_reported_as_json() {
     assert_eq!(ended["from"]["visitor"], *visitor);
     assert!(ended["lasted_ms"].is_u64());
 
-    // One hold ends and another begins between two snapshots.
+    // Between two snapshots, one hold ends and another one begins.
     let swap = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], 60000)";
     server.cmd(&["EVAL", swap, "1", "orders:1", THEIRS]);
     let handed = watch.next("handed_over", "orders:1");
     assert_eq!(handed["from"]["pid"], std::process::id());
     assert_eq!(handed["to"]["by"], "Redisson");
 
-    // So little of a lease of a minute means that it was not renewed.
+    // A lease of a minute that was renewed could not have so little left.
     server.cmd(&["PEXPIRE", "orders:1", "4000"]);
     assert_eq!(watch.next("expired", "orders:1")["from"]["visitor"], THEIRS);
 }
@@ -126,7 +126,7 @@ fn an_unreachable_server_and_its_return_are_reported() {
         (&back["event"], &back["node"]),
         (&"node_back".into(), &lost["node"])
     );
-    // The restarted server has lost the hold.
+    // The server was restarted, so it has lost the hold.
     watch.next("ended", "orders:1");
 }
 
@@ -151,7 +151,7 @@ fn an_unreachable_quorum_node_hides_no_end() {
 
 #[test]
 fn the_unreachable_master_of_a_cluster_is_named() {
-    // The other masters serve their slots.
+    // Without the unreachable master, the other masters serve their slots.
     let args = ["--cluster-require-full-coverage", "no"];
     let cluster = Cluster::with(false, Access::default(), &args);
     let lock = cluster.name_at(0, "orders");
@@ -163,7 +163,7 @@ fn the_unreachable_master_of_a_cluster_is_named() {
     args.extend(nodes);
     let watch = WatchProcess::start("", &args);
     watch.next("held", &lock);
-    // Neither the first master nor the master of the lock.
+    // The killed master is neither the first master nor the master of the lock.
     let last = (1..3).max_by_key(|at| cluster.nodes[*at].addr().to_string());
     let last = &cluster.nodes[last.unwrap()];
     last.kill();

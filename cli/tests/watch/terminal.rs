@@ -26,7 +26,7 @@ struct WatchTerminal {
     terminal: File,
     child: Child,
     before: Termios,
-    /// Output that `until` has not matched yet.
+    /// The output that `until` has not matched yet.
     shown: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
     is_reader_stopped: Arc<AtomicBool>,
@@ -77,7 +77,7 @@ impl WatchTerminal {
         }
     }
 
-    /// Waits for a text, and removes and returns the output up to it.
+    /// Waits for a text. Removes and returns the output up to the end of this text.
     #[track_caller]
     fn until(&self, text: &str) -> String {
         let mut taken: Option<Vec<u8>> = None;
