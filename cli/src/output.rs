@@ -10,7 +10,7 @@ use crate::errors::Failure;
 use crate::escape::escape;
 use crate::stderr;
 
-/// The version of the JSON objects. As long as it stays the same, fields are only added.
+/// The version of the JSON objects. Within one version, fields are only added.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The format is `cli/schema/lock.json`.

@@ -38,7 +38,7 @@ pub(super) struct Process {
     gate: Gate,
     pub(super) begun: Instant,
     pub(super) ended: Receiver<Ended>,
-    /// Lets the reaper thread reap the command. Until then, its id cannot be reused.
+    /// Lets the reaper thread reap the command. Before the command is reaped, its id cannot be reused.
     reaps: Sender<()>,
     /// Whether the command may be reaped. Its id may be reused when its group is gone.
     is_pid_released: Cell<bool>,

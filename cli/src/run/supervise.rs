@@ -80,7 +80,7 @@ impl Limits {
     }
 
     /// Returns how long the switch lets the command live if `check` is not called again. `left` is the remaining validity.
-    /// Normally `check` is called earlier, and then allows the whole remaining time.
+    /// Normally `check` is called earlier, and allows the whole remaining time.
     pub(super) fn unsupervised(&self, left: Duration) -> Duration {
         match self.on_lost {
             OnLost::Warn => Duration::MAX,

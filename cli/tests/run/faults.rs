@@ -257,7 +257,7 @@ fn an_orphan_may_get_term_and_the_rest_of_the_lease() {
     }
 }
 
-/// The shell ends at once. Its child cleans up, and the lock is held until then.
+/// The shell ends at once. Its child cleans up, and the lock is held until the child ends.
 #[test]
 fn the_whole_group_may_clean_up() {
     let server = RedisServer::start();

@@ -186,7 +186,7 @@ fn a_second_ctrl_c_ends_only_a_command_that_ignores_it() {
 fn a_stopped_command_continues_in_the_foreground() {
     let server = RedisServer::start();
     let mut terminal = ShellTerminal::open(&server);
-    // The shell prints this line, too. The quotes make it differ from the command's output.
+    // The shell may print this line. The quotes make the line differ from the command's output.
     let script = r#"echo i""n; read go; echo do""ne"#;
     terminal.types(&format!(
         "$REDLATCH run demo -- sh -c '{script}'; echo code=$?\n"

@@ -125,7 +125,8 @@ fn the_switch_exits_with_the_group() {
     ends_with(&child.wait_with_output().unwrap(), 128 + 15);
 }
 
-/// The lock is released when the group is gone. Otherwise, it is released some time after KILL, with a message.
+/// The lock is released when the group is gone. If the group survives KILL, the lock is released after some time, with a
+/// message.
 #[test]
 fn processes_that_survive_kill_are_reported() {
     let server = RedisServer::start();

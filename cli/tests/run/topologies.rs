@@ -22,7 +22,7 @@ impl<'a> Servers<'a> {
         command
     }
 
-    /// Asserts that a second command of the same lock is refused while the first one runs. At the end, the lock must be
+    /// Asserts that a second command for this lock is refused while the first command runs. At the end, the lock must be
     /// free. `meanwhile` runs during the first command.
     fn runs_one_at_a_time(&self, meanwhile: impl FnOnce()) {
         let folder = tempfile::tempdir().unwrap();

@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// Returns the number of a request. The number also encodes whether the request is sent as commands, because the server
-    /// runs no scripts. A vote needs a script.
+    /// runs no scripts. A vote needs a script, so it is never sent as commands.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {

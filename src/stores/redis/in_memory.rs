@@ -187,7 +187,7 @@ impl State {
             self.send(&Delivery { connection, bytes });
             return;
         }
-        // A script without keys only checks the server.
+        // A script without keys only checks the server, so its reply is not dropped.
         let has_keys = request.get(2).is_some_and(|count| count != b"0");
         let may_lose =
             has_keys && !is_renewal && script.is_some_and(|it| !HASHES.aside.contains(&it));

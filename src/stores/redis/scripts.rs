@@ -30,10 +30,10 @@ pub(super) enum Arg {
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
-    /// The name of the lock. Only for a script that must not declare it as a key.
+    /// The name of the lock, for a script that must not declare this key.
     Lock,
     Floor,
-    /// The key of the last fencing token. Only for a script that must not declare it as a key.
+    /// The key of the last fencing token, for a script that must not declare this key.
     Counter,
     Step,
     Amount,

@@ -124,8 +124,8 @@ impl RedisNode {
             expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
-        // If the server may not know the script, the text is sent. After an error reply, no thread may be waiting to send
-        // the text.
+        // If the server may not know the script, the text is sent. When an error reply arrives, possibly no thread waits
+        // that could send the text.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &self.completed(call), limit, how, deadline);

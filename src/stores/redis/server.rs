@@ -19,7 +19,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// `on_move` is set for sharded unlock messages. It is called when the server reports that a slot has moved.
+    /// `on_move` is set for sharded unlock messages. The subscriber calls it when the server reports that a slot has moved.
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         settings: &Settings,
@@ -43,8 +43,8 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, or if the idle connection was closed. At the first renewal, connecting
-    /// might fail for lack of a file descriptor or of the name server.
+    /// Connects for renewals at the first hold, or if the idle connection was closed. If the client connected only at the
+    /// first renewal, a file descriptor or the name server might be missing.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
         if is_first || self.renewals.slots.are_gone() {

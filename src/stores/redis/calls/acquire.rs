@@ -40,8 +40,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition for a quorum. `handle` has a vote at the server. If the lock is free there and `restored` is true,
-    /// the server sets the whole count of `claim`.
+    /// An acquisition for a quorum. `handle` has a vote at the server. If the lock is free at this server and `restored` is
+    /// true, the server sets the whole count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -69,7 +69,7 @@ impl<'a> Acquire<'a> {
                 count: self.count.wanted,
                 ..claim.clone()
             };
-            // The re-entry may have extended the lease, so the hold is in doubt whatever this returns.
+            // The re-entry may have extended the lease, so the hold is in doubt whatever this release returns.
             let _ = ReleaseLevel::new(&levels, self.known, false).run(redis, attempts.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
             release.run(redis, attempts.deadline)
@@ -89,8 +89,8 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // An unanswered first acquisition is not repeated. The second attempt might find a hold without showing which
-            // attempt or thread began it.
+            // An unanswered first acquisition is not repeated. A second attempt might find a hold, but could not tell which
+            // attempt or thread began this hold.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
@@ -111,7 +111,7 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered attempt may still run. It expects a count that a later release may restore. It would then
+            // A later release may restore the count that an unanswered attempt expects. This attempt may then run, and
             // overwrite the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {

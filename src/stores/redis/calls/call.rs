@@ -58,8 +58,8 @@ pub(super) enum Repeat {
     Never,
     /// The request is sent again if its connection was cut, at most [`REPEATS`](super::REPEATS) times.
     IfCut,
-    /// The request is sent again once. The first attempt gets half of the time. With `unsent`, an attempt that could not be
-    /// sent in the first half is also repeated.
+    /// The request is sent at most twice. The first attempt gets half of the time. Without `unsent`, an attempt that could
+    /// not be sent is not repeated.
     Halfway {
         unsent: bool,
     },
@@ -131,7 +131,7 @@ impl<'c> Call<'c> {
     }
 
     pub(in crate::stores::redis) fn for_shards(self, is_sharded: bool) -> Call<'c> {
-        // Guarded work publishes no message of its own.
+        // Guarded work publishes no unlock message.
         match is_sharded && self.work.is_none() {
             true => Call {
                 script: self.script.sharded(),
@@ -143,8 +143,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query stores no reply, so the key of the stored reply is left out. In a Cluster, a node
-    /// refuses a request with a missing key while the slot moves.
+    /// The keys of the script. A query stores no reply, so the key of the stored reply is left out. While the slot moves, a
+    /// Cluster node refuses a request with a missing key.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();
@@ -231,8 +231,8 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Encodes one call of `script` for all of `calls`: the keys of all calls, the arguments of all calls, the limit, and the
-/// number of the request, which the reply repeats.
+/// Encodes one call of `script` for all of `calls`: all keys, all arguments, the limit, and the number of the request. The
+/// reply repeats this number.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
     calls: &[Call<'_>],

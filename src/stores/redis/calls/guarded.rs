@@ -90,7 +90,7 @@ impl Guarded<'_> {
         Err(Unread::Outdated)
     }
 
-    /// The work may have run, so its outcome is unknown.
+    /// If the reply cannot be read, the work may have run, so its outcome is unknown.
     fn unreadable(&self, redis: &Redis, reply: &Value, attempts: &Attempts) -> Answered<Self> {
         self.unknown(redis, CallError::Server(brief(reply)), attempts)
     }

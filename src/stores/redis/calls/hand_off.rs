@@ -37,7 +37,7 @@ impl Operation for HandOff<'_> {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
-                    // The token is too small, so neither hold can be used.
+                    // The token is too small, so neither visitor can use its hold.
                     Some(Err(error)) => {
                         return Ok(Outcome::unknown(from.in_doubt(attempts.not_after), error));
                     }

@@ -45,8 +45,8 @@ pub(super) use resolve::Resolve;
 
 const CORRECTIONS: u32 = 3;
 
-/// How often a request is repeated because its connection was cut. A server that stops cuts its connections one after the
-/// other.
+/// How often a request is repeated because its connection was cut. A server that shuts down cuts one connection after
+/// another.
 const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";
@@ -80,7 +80,7 @@ pub(super) trait Operation: Sized {
 
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
-    /// The result if a fault hides the reply of an attempt that may have run or may still run.
+    /// The result if an attempt may have run or may run later, and `fault` came in place of its reply.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Err(redis.error_of(&self.call(), fault, attempts.deadline))
     }

@@ -116,7 +116,7 @@ impl Attempts {
         self.sent_since.is_some()
     }
 
-    /// If an earlier attempt got no reply, returns it as an in-doubt request on the hold of `claim`.
+    /// If an earlier attempt got no reply, returns this attempt as an in-doubt request on the hold of `claim`.
     pub(super) fn leftover(&self, claim: &Claim) -> Option<InDoubt> {
         let earlier = self.earlier_sent_since;
         earlier.map(|_| claim.in_doubt(self.not_after))

@@ -27,7 +27,7 @@ const WAYS: u64 = 50;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// The time limit for reading one input. It allows for a busy machine.
+/// The time limit for reading one input on a busy machine.
 const LONGEST: Duration = Duration::from_secs(10);
 
 const PIECES: [&[u8]; 22] = [

@@ -42,7 +42,7 @@ fn an_unknown_script_is_sent_as_text() {
     assert_eq!(commands(&server), ["EVALSHA", "EVAL"]);
     let asked = server.asked();
     assert_eq!(asked[0].last(), asked[1].last(), "it is one request");
-    // The client sends the hash first again, because another server may reply and know the script.
+    // The client sends the hash for the next request, because the server may know the script by then.
     assert!(look(&store));
     assert_eq!(commands(&server)[2..], ["EVALSHA", "EVAL"]);
 }

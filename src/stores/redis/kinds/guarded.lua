@@ -143,7 +143,7 @@ if flaw and string.find(flaw, 'READONLY', 1, true) then
     -- READONLY. A master refuses its invalid last argument.
     local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
     if is_read_only(probe.err) then
-        -- A replica refuses every write, so nothing was written. The client may send the request again, to the master.
+        -- A replica refuses every write, so nothing was written. The client may send the request to the master.
         return redis.error_reply('READONLY this server is a replica')
     end
 end

@@ -1,12 +1,12 @@
 //! How many waiters of this client an unlock message wakes.
 
-/// The messages of a semaphore contain the number of free permits.
+/// A message of a semaphore contains the number of free permits.
 pub(super) fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
 }
 
-/// An exclusive lock.
+/// A message of an exclusive lock wakes one waiter.
 pub(super) fn wakes_one(words: &str) -> usize {
     match words {
         // Redisson sends "1" for a read unlock, which wakes all waiters.

@@ -30,7 +30,8 @@ impl Renewals<'_> {
             let sources = sent.map(|one| one.connection.connection.source());
             let readable = match poll::wait(sources, self.deadline) {
                 Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
-                // The poll fails if memory is short. Then every connection is treated as readable, so reading may block.
+                // The poll fails if memory is short. Without the poll, each connection is read in turn, and reading may
+                // block.
                 Err(_) => smallvec![true; count],
             };
             for (mut one, is_readable) in take(&mut self.sent).into_iter().zip(readable) {
@@ -154,7 +155,7 @@ impl Renewals<'_> {
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;
-        // One claim may have caused the error, or its key may be at another node. So each claim gets a call of its own.
+        // One claim may have caused the error, or its key may be at another node. So each claim gets a separate call.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
         let again = OpenClaim {
             asked: asked.filter(|_| is_again),
@@ -167,7 +168,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Sets the outcome of renewals that too few replicas acknowledged to unknown.
+    /// If too few replicas acknowledged a renewal, its outcome is unknown.
     fn discount(&mut self, batch: &Batch<'_>, flaw: Option<String>) {
         let Some(flaw) = flaw else { return };
         for index in batch.parts.iter().flatten() {

@@ -31,7 +31,7 @@ pub(super) struct OpenClaim {
     pub(super) index: usize,
     /// After the redirection `ASK`: the node that receives the claim in place of the slot's master.
     pub(super) asked: Option<Arc<Shard>>,
-    /// Whether the claim needs a call of its own. Its call in a batch has failed.
+    /// Whether the claim needs a separate call, because a batch with this claim has failed.
     pub(super) is_single: bool,
 }
 

@@ -3,8 +3,8 @@
 //! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then reads
 //! the replies as they arrive. So no server delays another.
 //!
-//! A claim gets another round if its request was not sent, was redirected, was late, needs the text of the script, or was
-//! refused in a batch. For a node of a quorum, the first round is sent at once, and its replies are read later.
+//! A claim gets another round if its request was not sent, redirected, late, or refused in a batch, or if the server needs
+//! the text of the script. For a node of a quorum, the first round is sent at once, and its replies are read later.
 
 mod answers;
 mod batch;
@@ -122,8 +122,8 @@ impl<'a> Renewals<'a> {
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // The claims get another round. By then, the slot may have another master. A node of a quorum connects
-                    // in the background.
+                    // The claims get another round. Before the next round, the slot may get another master, or a node of a
+                    // quorum may connect in the background.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);

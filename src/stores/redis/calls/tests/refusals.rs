@@ -73,7 +73,7 @@ fn missing_rights_are_queried() {
 fn without_eval_the_refusal_names_the_right() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
-    // The test of rights uses the same key as an inspection, so it fails for the same reason.
+    // The test of rights uses the key of the inspection, so the server refuses both.
     assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
     assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
     assert_eq!(

@@ -70,7 +70,7 @@ if op == 'look' then
     -- A dead waiter cannot use its signal, so the next waiter is signalled.
     local late = call('ZRANGEBYSCORE', due, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
     for _, other in ipairs(late) do
-        -- An earlier call of wake_first may have removed this waiter, which then had no signal.
+        -- An earlier call of wake_first may have removed this waiter, because it was dead and had no signal.
         if other ~= visitor and call('ZREM', due, other) == 1 and call('ZREM', waiting, other) == 0 then
             wake_first(waiting, due, channels, now)
         end

@@ -31,5 +31,5 @@ pub(super) const WAITING: &[Key] = &[
     Key::OfCondition(":due"),
 ];
 
-/// The prefix of the channels of a condition's waiters. `:visitor` follows.
+/// The channel of a condition's waiter is this prefix and `:visitor`.
 pub(in crate::stores::redis) const PLACES: Key = Key::OfCondition("");

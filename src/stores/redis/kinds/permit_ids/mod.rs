@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Like the layout of semaphores without ids. But the set of taken permits contains ids instead of owners, and is the set
-/// that Redisson uses.
+/// Differs from the layout of semaphores without ids: the set of taken permits is Redisson's set, and contains ids instead
+/// of owners.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

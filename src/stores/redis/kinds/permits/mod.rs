@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Permits cannot be inspected, re-entered or handed off. The scripts for these operations are those of the plain lock.
+/// Permits cannot be inspected, re-entered or handed off. For these operations, the layout has the scripts of the plain
+/// lock.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

@@ -30,8 +30,7 @@ fn of_side(side: &'static str) -> Layout {
 
 const NOTES: Key = Key::Prefix("redlatch_rw");
 
-/// A read-write lock, the TTL key of the visitor's hold, the queue entries, and the TTL key of the writer whose thread
-/// reads inside its own write lock.
+/// A read-write lock, the TTL key of the visitor, the queue entries, and the TTL key of a writer whose thread reads.
 const WITH_WRITER: &[Key] = &[
     Key::Name,
     Key::BehindVisitor(":rwlock_timeout:1"),

@@ -1,4 +1,4 @@
--- Sets the lowered count of a hold. If a server at maxmemory refuses this, the level still counts as released, because the
+-- Sets the lowered count of a hold. If a server at maxmemory refuses this, the level counts as released nevertheless: the
 -- last release frees the hold whatever its count is.
 local counted = pcall('HSET', key, visitor, ARGV[4])
 if type(counted) == 'table' and not string.find(counted.err, 'OOM', 1, true) then

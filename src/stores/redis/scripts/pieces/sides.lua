@@ -23,9 +23,8 @@ local function holder_of(key)
 end
 
 -- Returns a summary of the holds of all other visitors: their longest TTL, the fields of expired holds, the mode, and
--- whether a writer is among them. One of Redisson's readers has a TTL key for each level, any other visitor has one TTL
--- key. While the slot moves, a node may be unable to tell whether a TTL key is missing. The result is then nil and an
--- error.
+-- whether a writer is among them. One of Redisson's readers has a TTL key for each level, any other visitor has one TTL key.
+-- If the slot moves, and the node cannot tell whether a TTL key is missing, returns nil and an error.
 local function others_of(key, own, visitor)
     local prefix, fields = string.sub(own, 1, #own - #visitor - 17), redis.call('HGETALL', key)
     local others = {longest = 0, over = {}, mode = 'read', has_writer = false}
