@@ -235,6 +235,7 @@ impl Redis {
         operation.run(self, deadline)
     }
 
+    /// Runs a batch unless the resource has seen a larger fence.
     pub(crate) fn write_fenced(
         &self,
         resource: &Arc<str>,
