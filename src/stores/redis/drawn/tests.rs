@@ -1,8 +1,8 @@
 //! Random replies for the tests of all code that reads replies: mutations of real replies, and random bytes.
 //!
-//! Each test reads the kept inputs in `tests/corpus`, then a number of random inputs. With `REDLATCH_LONG=1` a test runs
-//! for ten minutes with new seeds. A failing test prints its seed. With this seed in `REDLATCH_SEED`, the next run begins
-//! with the failing input.
+//! Each test reads the kept inputs in `tests/corpus`, then a number of random inputs. With `REDLATCH_LONG=1` a test runs for
+//! ten minutes with new seeds. A failing test prints its seed. With this seed in `REDLATCH_SEED`, the next run reads the
+//! failing input before all other random inputs.
 
 use std::cell::RefCell;
 use std::path::Path;
