@@ -1,4 +1,4 @@
--- ARGV[6] is the replication id of the server that may vote. Any other server refuses the request.
+-- Any server but the one with the replication id ARGV[6], which may vote, refuses the request.
 if ARGV[7] then
     local replication = call('INFO', 'replication')
     if
