@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::ground::claim::VisitorId;
 use crate::store::InDoubt;
-use crate::stores::quorum::Quorum;
+use crate::stores::quorum::{Quorum, bit};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placement {
@@ -34,13 +34,19 @@ impl Quorum {
         placement.map_or(self.all(), |it| it.nodes)
     }
 
-    /// Removes the placement of the hold, and notes in `in_doubt` which requests of the hold a node may execute later.
-    pub(super) fn forget(&self, in_doubt: &mut InDoubt) {
+    /// Removes the placement of a hold, and returns the nodes that may have the hold. Only these nodes stay in doubt, with
+    /// the requests that they may execute later.
+    pub(super) fn forget(&self, in_doubt: &mut InDoubt) -> u64 {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
+        let nodes = placement.as_ref().map_or(self.all(), |it| it.nodes);
         in_doubt.list(self.nodes.len());
+        for index in (0..self.nodes.len()).filter(|index| nodes & bit(*index) == 0) {
+            in_doubt.set(index, None);
+        }
         for open in placement.iter().flat_map(Placement::still_open) {
             in_doubt.raise(open.node, open.not_after);
         }
+        nodes
     }
 }
 

@@ -4,11 +4,10 @@ use crate::ground::claim::{Claim, LockId};
 use crate::ground::error::Result;
 use crate::ground::loss::LossCause;
 use crate::ground::time;
-use crate::store::{InDoubt, Outcome, Released};
+use crate::store::{Outcome, Released};
+use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
-use crate::stores::quorum::placement::Placement;
 use crate::stores::quorum::tally::{Tally, Vote};
-use crate::stores::quorum::{Quorum, bit};
 
 /// After a majority has released the hold, the call waits for the remaining replies. It waits for half of the time that the
 /// majority took, plus this time.
@@ -20,18 +19,11 @@ impl Quorum {
         claim: &Claim,
         deadline: Instant,
     ) -> Result<Outcome<Released>> {
-        let known = self.placements.lock().remove(&claim.visitor);
-        let placement = known.as_ref().map_or(self.all(), |it| it.nodes);
         let mut tally = Tally::new(self.nodes.len());
-        let mut in_doubt = InDoubt::at_none(claim, self.nodes.len());
-        for index in (0..self.nodes.len()).filter(|index| placement & bit(*index) != 0) {
-            in_doubt.set(index, Some(0));
-        }
+        let mut in_doubt = claim.in_doubt(0);
         // A node may execute an unanswered acquire request after the release. The expiries are noted before the release is
         // sent: a reply that arrives during the release does not prove that its request ran before the release.
-        for open in known.iter().flat_map(Placement::still_open) {
-            in_doubt.raise(open.node, open.not_after);
-        }
+        let placement = self.forget(&mut in_doubt);
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
             node.node.send_release(claim, 0, by)

@@ -68,6 +68,17 @@ fn several_in_doubt_requests_are_resolved_in_one_call() {
 }
 
 #[test]
+fn a_node_that_never_had_the_hold_is_not_in_doubt() {
+    let five = Five::new();
+    five.set([W, W, W, W, D]);
+    five.quorum.nodes[4].trip(&error(false));
+    five.done(five.take(0));
+    let mut in_doubt = claim("me", 1).in_doubt(0);
+    let resolved = five.quorum.resolve(&mut [&mut in_doubt], soon());
+    assert!(matches!(resolved[..], [Ok(true)]), "{resolved:?}");
+}
+
+#[test]
 fn a_refusal_says_when_a_majority_may_be_free() {
     // The holds of the other client end after 1 to 5 s.
     for (taken, seconds) in [(3, 1), (4, 2), (5, 3)] {
