@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
-use crate::ground::error::Result;
+use crate::ground::error::{Error, Result};
 use crate::ground::{sync, time};
 use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
@@ -126,7 +126,9 @@ pub(crate) fn resolve_each(
         for (it, outcome) in part.iter_mut().zip(told) {
             // No thread could be started.
             let outcome = outcome.unwrap_or_else(|| resolve(it));
-            is_silent |= matches!(&outcome, Err(error) if error.may_pass());
+            // A row that a transaction has locked delays no other release.
+            let is_locked = matches!(&outcome, Err(Error::Unavailable { .. }));
+            is_silent |= matches!(&outcome, Err(error) if error.may_pass() && !is_locked);
             outcomes.push(outcome);
         }
         if is_silent || time::now() >= deadline {
@@ -134,4 +136,47 @@ pub(crate) fn resolve_each(
         }
     }
     outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Returns how many of 20 requests are sent if the first one fails.
+    fn asked(error: &Error) -> usize {
+        let in_doubt = InDoubt::of(
+            Kind::Reentrant,
+            &"a".into(),
+            &VisitorId::of_field("me"),
+            LONGEST_WAY,
+        );
+        let mut in_doubts = vec![in_doubt; 20];
+        let asked = AtomicUsize::new(0);
+        let resolve = |_: &mut InDoubt| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(error.clone()),
+            _ => Ok(true),
+        };
+        let deadline = time::now() + LONGEST_WAY;
+        resolve_each(
+            &mut in_doubts.iter_mut().collect::<Vec<_>>(),
+            deadline,
+            &resolve,
+        );
+        asked.into_inner()
+    }
+
+    #[test]
+    fn a_locked_row_delays_no_other_release_but_a_silent_server_does() {
+        let (lock, node, reason) = (Arc::from("a"), Arc::from("db"), String::from("text"));
+        let silent = Error::Unreachable {
+            lock: Arc::clone(&lock),
+            node: Arc::clone(&node),
+            reason: reason.clone(),
+            source: None,
+        };
+        assert_eq!(asked(&silent), RESOLVED_AT_ONCE);
+        assert_eq!(asked(&Error::Unavailable { lock, node, reason }), 20);
+    }
 }
