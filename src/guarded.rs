@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::client::Client;
-use crate::ground::batch::{Batch, Work};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
+use crate::ground::guarded_work::{Batch, Work};
 use crate::ground::reply::Reply;
 use crate::guard::{Guard, OwnedGuard};
 use crate::lock::Lock;

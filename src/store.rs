@@ -12,10 +12,10 @@ use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::ground::batch::Work;
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::{BootInstant, PROCESS, Timeline};
 use crate::ground::error::{Error, Result};
+use crate::ground::guarded_work::Work;
 use crate::ground::loss::LossCause;
 use crate::ground::notify::{Notifier, Parker};
 use crate::ground::reply::Reply;

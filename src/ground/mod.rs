@@ -2,11 +2,11 @@
 
 pub(crate) mod background;
 pub(crate) mod backoff;
-pub(crate) mod batch;
 pub(crate) mod claim;
 pub(crate) mod clock;
 pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod guarded_work;
 pub(crate) mod host;
 pub(crate) mod interrupt;
 pub(crate) mod loss;

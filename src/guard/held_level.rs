@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::engine::hold::{Hold, LevelId};
 use crate::engine::raw_lock::RawLock;
-use crate::ground::batch::Work;
 use crate::ground::error::Result;
+use crate::ground::guarded_work::Work;
 use crate::ground::reply::Reply;
 use crate::lock::Lock;
 use crate::losses::Losses;

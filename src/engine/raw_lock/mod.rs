@@ -2,12 +2,12 @@
 
 mod condition;
 mod count;
+mod guarded_write;
 mod hand_off;
 mod release;
 #[cfg(test)]
 mod tests;
 mod visit;
-mod write;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::batch::Work;
 use crate::ground::claim::{Claim, Kind, Queueing, VisitorId};
 use crate::ground::clock::BootInstant;
+use crate::ground::guarded_work::Work;
 use crate::store::CountStep;
 use crate::stores::quorum::quarantine::NodeHandle;
 use crate::stores::redis::Identity;

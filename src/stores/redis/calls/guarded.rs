@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use crate::ground::batch::Work;
 use crate::ground::claim::{Claim, Kind};
 use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
+use crate::ground::guarded_work::Work;
 use crate::ground::reply::Reply;
 use crate::ground::time;
 use crate::store::{self, Outcome};

@@ -11,6 +11,7 @@ mod idle;
 mod maxclients;
 mod moved;
 mod no_scripts;
+mod paused;
 mod rights;
 mod routed;
 mod secrets;

@@ -2,8 +2,8 @@
 
 use crate::engine::hold::Hold;
 use crate::engine::raw_lock::RawLock;
-use crate::ground::batch::Work;
 use crate::ground::error::{Error, Result};
+use crate::ground::guarded_work::Work;
 use crate::ground::reply::Reply;
 use crate::ground::sync;
 use crate::store::{Guarded, Outcome};
