@@ -16,19 +16,20 @@ const LONGEST_NAME: usize = 128;
 /// of the hold, and sleeps until the waiter is signalled. Before the call returns, it acquires the lock again, with as many
 /// levels as before. A thread that holds the lock signals one waiter or all waiters.
 ///
-/// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a pause of more
-///   than 10 seconds, or a lost reply. If a signalled waiter cannot return, the next waiter is woken instead.
+/// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a process pause
+///   of more than 10 seconds, or a lost reply. If a signalled waiter cannot reacquire the lock, the next waiter is woken
+///   instead.
 /// * **A signal without a waiter has no effect.** Change what the lock protects before you signal.
-/// * **A guard needs [`Condition::wait_with`].** The other methods wait with levels of [`Lock::lock`]. A hold with levels of
-///   both kinds is [`Error::Nested`].
+/// * **A guard needs [`Condition::wait_with`].** The other methods wait with levels of [`Lock::lock`]. If a hold has levels
+///   of both kinds, a wait returns [`Error::Nested`].
 /// * **After the wait the thread has a new hold**, with a new validity, new [`Losses`](crate::Losses) and, for a
 ///   [`fenced_lock`](crate::Client::fenced_lock), a new token. A fixed lease starts again.
-/// * **After an error the lock may be held or not.** [`Lock::is_valid`] returns which. [`Condition::wait`] lists the errors
-///   of both cases.
+/// * **After an error the lock may be held or not.** [`Lock::is_valid`] returns whether it is held. [`Condition::wait`]
+///   lists the errors of both cases.
 ///
 /// Waiters are woken in the order of arrival. A message wakes a signalled waiter. In case the message is lost, each waiter
-/// also queries the server once a second. If a signalled waiter is dead, another waiter is woken about 10 seconds later. A
-/// waiter that dies after it received its signal consumes the signal.
+/// also queries the server once a second. If a signalled waiter dies before it confirms the signal to the server, another
+/// waiter is woken about 10 seconds later. If it dies later, the signal is lost.
 ///
 /// [`Lock::condition`] creates a condition without I/O. Two conditions with the same lock and the same name are the same
 /// condition. Conditions need one Redis server, which may be behind sentinels or in a cluster. The lock must be a
@@ -98,7 +99,7 @@ impl Condition {
     /// After these errors the lock is not held:
     ///
     /// - [`Error::NotHeld`]: the current thread does not hold the lock;
-    /// - [`Error::Lost`]: the lock was lost before the wait could release it. Unlock the levels as after any loss;
+    /// - [`Error::Lost`]: the lock was lost before the wait could release it. Each level still needs its unlock;
     /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was forked;
     /// - those of [`Lock::lock`]: the lock was not acquired again within [`outage_timeout`](crate::Builder::outage_timeout).
     pub fn wait(&self) -> Result<()> {
@@ -118,7 +119,7 @@ impl Condition {
 
     /// Waits like [`Condition::wait`], at most for `time`, and returns whether the thread was woken within `time`.
     ///
-    /// With either result the lock is held again. Acquiring it again may exceed `time`.
+    /// With either result the lock is held again. To acquire it, the call may take longer than `time`.
     ///
     /// # Errors
     ///
@@ -166,7 +167,6 @@ impl Condition {
     }
 
     /// Waits like [`Condition::wait_with`], at most for `time`. Also returns whether the thread was woken within `time`.
-    /// `time`.
     ///
     /// # Errors
     ///

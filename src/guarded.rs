@@ -1,4 +1,4 @@
-//! Guarded writes: the server checks the hold or the fence before it runs the commands.
+//! Guarded writes: commands that the server runs only if the hold still exists, or if no larger fencing token was used.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ impl Guard {
     ///
     /// Time passes between [`Guard::is_valid`] and a separate write, but not between this check and the commands. A holder
     /// that has lost its lock, for example during a pause, writes nothing and gets [`Error::Lost`]. Each request contains
-    /// the end of the hold's validity as known when sending. The server refuses a request that arrives after this end.
+    /// the time at which the validity of the hold ends. The server refuses the request after this time.
     ///
     /// `batch` collects the commands. The replies are in the order of the commands. **The commands run together, but not all
     /// or nothing**: Redis rolls nothing back. After [`Error::CommandFailed`] the effects of the commands before the failed
-    /// one remain. A batch has at most 4,000 words and 1 MiB of replies. A command whose reply exceeds the limit has run,
-    /// and no command after it runs. In a cluster all keys must be in the slot of the lock, such as `{orders}:stock` for the
-    /// lock `{orders}:lock`.
+    /// one remain. A batch has at most 4,000 words (command names, keys and arguments) and 1 MiB of replies. If the reply to
+    /// a command exceeds this size, the command has run, and no command after it runs. In a cluster all keys must be in the
+    /// slot of the lock, such as `{orders}:stock` for the lock `{orders}:lock`.
     ///
     /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout).
     ///
@@ -67,9 +67,9 @@ impl Guard {
     /// Runs a Lua script on the server of the lock if this hold still exists. The check and the script are one atomic step.
     ///
     /// `script` is as for `EVAL`, without a first line `#!lua`. The script receives `keys` and `args` as `KEYS` and `ARGV`.
-    /// Its return value is the reply. The server caches the script by its hash. **Never build the text from untrusted
-    /// input**: a text such as `end)()` closes the function around the script, and the code after it runs before the check.
-    /// In all else the method behaves like [`Guard::write`].
+    /// Its return value is the reply. The server caches the script by its hash. **Never build the script from untrusted
+    /// input**: a text such as `end)()` closes the function around the script. The code after this text then runs before the
+    /// check. In all else the method behaves like [`Guard::write`].
     ///
     /// # Errors
     ///
@@ -137,13 +137,13 @@ impl Lock {
 }
 
 impl Client {
-    /// Runs commands on this server, unless an earlier write to `resource` had a larger `fence`.
+    /// Runs commands on the server of this client, unless an earlier write to `resource` had a larger `fence`.
     ///
     /// Use this method if the data and the lock are on different servers. The argument `fence` is the hold's [fencing
     /// token](crate::Guard::fencing_token). The server stores the largest fence in the key `redlatch_fence:{resource}`. This
-    /// key has no TTL: delete it together with the resource. A write whose fence equals the largest fence runs. The client
-    /// does not add its [`key_prefix`](crate::Builder::key_prefix) to the resource and the keys. In a cluster all keys must
-    /// be in the slot of `resource`. In all else the method behaves like [`Guard::write`](crate::Guard::write).
+    /// key has no TTL: delete it together with the resource. A write with the same fence as the largest one is accepted. The
+    /// client does not add its [`key_prefix`](crate::Builder::key_prefix) to the resource and the keys. In a cluster all
+    /// keys must be in the slot of `resource`. In all else the method behaves like [`Guard::write`](crate::Guard::write).
     ///
     /// # Errors
     ///
@@ -153,8 +153,8 @@ impl Client {
     /// - [`Error::CommandFailed`]: the server refused a command. The commands before the refused command have run, and the
     ///   server has stored the fence;
     /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run, or
-    ///   may run within one [`command_timeout`](crate::Builder::command_timeout) unless a larger fence arrives before. With
-    ///   `wait_replicas` the error can also mean that too few replicas acknowledged the write;
+    ///   may run within one [`command_timeout`](crate::Builder::command_timeout) unless a write with a larger fence arrives
+    ///   first. With `wait_replicas` the error can also mean that too few replicas acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server
     ///   cannot serve it now;

@@ -14,11 +14,11 @@ use crate::store::CountStep;
 ///
 /// * **A missing latch is open.** A wait for a latch that was never set, or that the server has lost, returns at once. Set
 ///   the latch before other threads wait for it.
-/// * **The count has no TTL and no owner.** A dead worker does not count down, and the latch stays until [`Latch::delete`].
-///   Use [`Latch::wait_for`] to bound the wait.
+/// * **The count has no TTL and no owner.** If a thread dies before it counts down, the latch stays closed until another
+///   thread counts down or calls [`Latch::delete`]. Use [`Latch::wait_for`] to bound the wait.
 /// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) of the same name uses the same key in Redis.
-/// * **It has no generations.** If the latch opens and is set again before a waiter queries it, the waiter waits for the new
-///   count. Use a new name for each round of work.
+/// * **Use a new name for each round of work.** If the latch opens and is set again before a waiter queries it, the waiter
+///   waits for the new count.
 ///
 /// A message wakes the waiters. In case the message is lost, each waiter also queries the latch once a second.
 ///
@@ -84,7 +84,7 @@ impl Latch {
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
     /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was changed;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
-    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key has no count, or the server sent an unexpected reply;
+    /// - [`Error::WrongType`], [`Error::Unexpected`]: the key contains no count, or the server sent an unexpected reply;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no latches;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn count_down(&self) -> Result<u32> {

@@ -4,10 +4,10 @@
 //! unlock wakes the waiters. The lock uses the wire format of Redisson's `RLock`, so Rust and Java processes exclude and
 //! wake each other.
 //!
-//! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while
-//! its thread continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of
-//! [`Guard::unlock`] report the loss and its cause. A hold may be lost right after any check. A resource that must never see
-//! two holders has to check a [fencing token](Guard::fencing_token).
+//! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while its
+//! thread continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of [`Guard::unlock`]
+//! report the loss and its cause. A hold may be lost right after any check. So a resource that must never see two holders
+//! has to check a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run
 //! use redlatch::Client;
@@ -39,7 +39,7 @@
 //! | [`Lock::condition`] | a condition variable for threads that hold a lock |
 //! | [`Client::latch`] | a gate that opens when its count reaches 0, shared with Redisson |
 //!
-//! The README lists the promises. Each page in `docs/` of the repository covers one topic: guarantees, failures,
+//! The README lists what a lock guarantees. Each page in `docs/` of the repository covers one topic: guarantees, failures,
 //! configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and migration from Redisson, from `SET NX`
 //! scripts and from other crates.
 //!
@@ -48,7 +48,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `tracing` | spans for waits, and events for acquired, contended, renewed and lost locks, unknown outcomes and reconnects (target `redlatch`) |
-//! | `metrics` | numbers by class of lock, recorded through the crate `metrics` |
+//! | `metrics` | counters, gauges and histograms, some labelled by class of lock, recorded through the crate `metrics` |
 //! | `tls` | `rediss://`: TLS to Redis with rustls, private certificate authorities and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: [`Lock`] with fencing tokens and transactions, row locks, optimistic updates (module `mysql`) |
 //! | `in-memory` | [`Client::in_memory`]: a Redis inside the process that runs the same scripts, for examples and tests; needs a C compiler |

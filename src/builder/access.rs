@@ -63,10 +63,10 @@ impl Builder {
 
     /// Sets a function that returns the user and the password for each new connection. `""` is the default user.
     ///
-    /// Use this setting for passwords that change and tokens that expire. If the server refuses the result, the function is
-    /// called once more. The server counts as unavailable if it refuses the second result, or if the function returns an
-    /// error or panics. Waits then continue for the [`outage_timeout`](Builder::outage_timeout), and renewals resume when
-    /// the server accepts a connection.
+    /// Use this setting for passwords that change and tokens that expire. If the server refuses the returned credentials,
+    /// the client calls the function once more. The server counts as unavailable if it refuses them again, or if the
+    /// function returns an error or panics. Waits then continue for the [`outage_timeout`](Builder::outage_timeout), and
+    /// renewals resume when the server accepts a connection.
     ///
     /// The function runs on a separate thread, one call at a time. A connection waits for the result for at most
     /// [`connect_timeout`](Builder::connect_timeout). With sentinels, the result is for the master;
@@ -124,8 +124,8 @@ impl Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
 
-    /// Sets the certificate of the client and its private key, in PEM form. Certificates of authorities may follow the
-    /// certificate.
+    /// Sets the certificate of the client and its private key, in PEM form. Certificates of intermediate authorities may
+    /// follow the certificate.
     ///
     /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with `tls-auth-clients
     /// yes`, the default, requires a client certificate. Defaults to none.
@@ -176,8 +176,8 @@ impl Builder {
     ///
     /// `pin` is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`. Use
     /// this setting for self-signed certificates. Without [`ca_certificate`](Builder::ca_certificate), the client checks
-    /// only the key, not the authority, the names or the validity period of the certificate. With authorities set, the
-    /// client checks all of these. Only for `rediss://` and `mysqls://`. Defaults to none.
+    /// only the key. If authorities are set, it also checks the authority, the names and the validity period of the
+    /// certificate. Only for `rediss://` and `mysqls://`. Defaults to none.
     pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
         self.with_tls(|tls| tls.pins.push(pin.into()))
     }

@@ -1,5 +1,3 @@
-//! The settings of a client.
-
 mod access;
 mod open;
 
@@ -21,8 +19,8 @@ use crate::stores::redis::{Mapper, Replication, Settings};
 
 /// The settings of a client.
 ///
-/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. Creating a client with a setting out of its range is
-/// [`Error::InvalidConfig`].
+/// Timeouts are 1 ms ..= 1 day unless a method says otherwise. If a setting is out of its range, the method that creates the
+/// client returns [`Error::InvalidConfig`].
 ///
 /// # Examples
 ///
@@ -80,9 +78,9 @@ setters! {
     Builder:
     /// Sets the lease of locks that have no fixed lease. A hold is renewed when a third of the lease has passed.
     ///
-    /// After its holder died, a lock stays held until the lease ends. A renewal must be answered within a quarter of the
-    /// lease. So use at least ten times the round-trip time to the server: twenty times with TLS, fifty times behind
-    /// sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// After its holder died, a lock stays held until the lease ends. The server must reply to a renewal within a quarter of
+    /// the lease. So the lease should be at least ten times the round-trip time to the server, twenty times with TLS, or
+    /// fifty times behind sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
     /// Sets the time limit of one request, including connecting and authenticating.
@@ -133,19 +131,19 @@ setters! {
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
     ///
     /// All clients of a cluster need the same setting. Clients with different settings exclude each other, but their waiters
-    /// notice each other's unlocks up to about a second late. Defaults to the default of Redisson: sharded if the server
-    /// answers `PUBSUB SHARDNUMSUB`, on Redis 7 and later.
+    /// notice each other's unlocks up to about a second late. Defaults to true if the server supports `PUBSUB SHARDNUMSUB`
+    /// (Redis 7 and later), as in Redisson.
     sharded_pubsub(sharded: bool) => settings.sharded = Some(sharded);
 
     /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, like Redisson's
     /// `fairLockWaitTimeout`.
     ///
-    /// Waiters of this library renew their queue entry every few seconds. Redisson removes the first waiter when this time
-    /// is over. If the removed waiter uses this library, it rejoins the queue at the front. 10 s ..= 1 day. Defaults to 5
-    /// minutes, as in Redisson.
+    /// Waiters of this library renew their queue entry every few seconds. Redisson removes the first waiter if its entry was
+    /// not renewed for this time. If the removed waiter uses this library, it rejoins the queue at the front. 10 s ..= 1
+    /// day. Defaults to 5 minutes, as in Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
-    /// Sets the name of the lock table in a database. The table of the named rows has the same name with the suffix `_rows`.
+    /// Sets the name of the lock table in a database. The table for `RowTarget::named` adds the suffix `_rows`.
     ///
     /// The name begins with a letter or `_`, followed by letters, digits, `_` and `$`. Defaults to `redlatch`.
     #[cfg(feature = "mysql")]
@@ -198,9 +196,9 @@ impl Builder {
     /// Sets the durations from which a wait and a hold are reported as long.
     ///
     /// The reports go to the [`Observer`]. With the feature `tracing`, they are also logged as warnings. A report is
-    /// repeated each time that the duration has doubled. A wait is reported when the waiter queries the lock, which happens
-    /// every 1 to 3 s. The report names the last holder. A hold is reported at a renewal, so holds with a fixed lease are
-    /// not reported. At least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
+    /// repeated each time that the duration has doubled. A waiter queries the lock every 1 to 3 s, and a long wait is then
+    /// reported with the name of the last holder. A hold is reported at a renewal, so holds with a fixed lease are not
+    /// reported. At least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
@@ -228,10 +226,10 @@ impl Builder {
     /// servers behind NAT or forwarded ports.
     ///
     /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
-    /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if another
-    /// server answers there, or if the function blocks. They return [`Error::InvalidConfig`] if the function panics, or
-    /// returns an empty host or port 0. The function runs on a separate thread. Only for [`sentinel`](Builder::sentinel) and
-    /// [`cluster`](Builder::cluster). Defaults to none.
+    /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if a
+    /// server other than the announced one answers at the returned address, or if the function blocks. They return
+    /// [`Error::InvalidConfig`] if the function panics, or returns an empty host or port 0. The function runs on a separate
+    /// thread. Only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -246,8 +244,8 @@ impl Builder {
     /// again. This setting changes the result of requests with too few acknowledgements:
     ///
     /// - An acquisition is released and is [`Error::NotReplicated`]. Waiting calls try again until their deadline.
-    /// - A re-entry is undone and is [`Error::NotReplicated`].
-    /// - An inner `unlock` is not undone and is [`Error::Unknown`], because a failover may bring the level back.
+    /// - A re-entry is released again and is [`Error::NotReplicated`].
+    /// - An `unlock` of an inner level is [`Error::Unknown`], because a failover may bring the level back.
     /// - A renewal does not extend the validity and is tried again. The hold is lost when the last acknowledged lease ends.
     ///
     /// If all replicas have to acknowledge, a failover is **very unlikely to lose a lock**, but it may. A replica may
@@ -323,8 +321,7 @@ pub(crate) fn check_timeout(setting: &'static str, timeout: Duration) -> Result<
 }
 
 pub(crate) const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
-/// A queue entry lives for at least half of this time: 5 s. A waiter renews its entry every 3 s, so a renewal may be 2 s
-/// late.
+/// A waiter of a fair lock renews its queue entry every 1 to 3 s. An entry must also survive a late renewal.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Half of the default `maxclients` of a Redis server.

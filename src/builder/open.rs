@@ -39,8 +39,8 @@ impl Client {
     /// Creates a client of a new server in this process, for examples and for the tests of a program that uses locks.
     ///
     /// Each call creates a separate server, which runs the scripts that a real server runs. Clones of the client share its
-    /// server. [`Client::another`] creates a second client of that server, as if in another process. Feature `in-memory`,
-    /// which needs a C compiler.
+    /// server. [`Client::another`] creates a second client of that server, as if in another process. The feature `in-memory`
+    /// needs a C compiler.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn in_memory() -> Client {
@@ -101,10 +101,10 @@ impl Builder {
     /// Before each connection the client queries a sentinel for the address of the master. The `ROLE` of the server at this
     /// address must be master. A thread of the client listens for `+switch-master`, so that the client abandons a replaced
     /// master. The same thread checks the master after each third of `watchdog_timeout`, at the latest after 10 s. The
-    /// client accepts a master with a later epoch if two sentinels report it (one, if there are fewer than three). It
-    /// accepts a master with an earlier epoch if a majority reports it. If the known master fails, the report of one
-    /// sentinel may be enough; `docs/configuration.md` lists these cases. While no sentinel answers, the client uses the
-    /// last known master.
+    /// client switches to another master if two sentinels report it with a later epoch (one sentinel, if fewer than three
+    /// are configured). Without a later epoch, a majority of the sentinels must report it. If the known master fails, the
+    /// report of one sentinel may be enough; `docs/configuration.md` lists these cases. While no sentinel answers, the
+    /// client uses the last known master.
     ///
     /// The user and the password in these URLs are for the sentinels. For the master, set
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database).

@@ -75,10 +75,10 @@ impl Guard {
 
     /// Returns whether the lock is certainly held at this moment, without I/O.
     ///
-    /// When a loss is reported or the validity ends, the result becomes false and stays false. The validity is the lease
-    /// minus 1 % and 2 ms, because clocks differ. It begins just *before* the last confirmed request was sent. Time passes
-    /// between this check and the caller's next step, so the lock may be lost in between. During `Guard::transaction`
-    /// (feature `mysql`) the result may become false, and true again after the commit.
+    /// The validity of a hold is its lease minus 1 % and 2 ms, because clocks differ. It begins just *before* the client
+    /// sent the last confirmed acquisition or renewal. When the validity ends or a loss is reported, the result becomes
+    /// false and stays false. There is one exception: after `Guard::transaction` (feature `mysql`) has committed, the result
+    /// may be true again. Time passes between this check and the caller's next step, so the lock may be lost in between.
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }
@@ -150,7 +150,7 @@ impl Guard {
         self.released = true;
     }
 
-    /// If the hold has an open transaction, postpones the release until that transaction ends. Returns whether there is one.
+    /// If a transaction of this hold is open, postpones the release until the transaction ends, and returns true.
     fn is_put_off(&self) -> bool {
         self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }

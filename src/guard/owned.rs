@@ -18,8 +18,8 @@ use crate::losses::Losses;
 /// Any thread may check the guard, run guarded writes with it, pass it on and unlock it. The guard suits thread pools, rayon
 /// and tokio's `spawn_blocking`. `docs/worlds.md` of the repository has a table of these uses, and an example.
 ///
-/// * **The guard is the owner.** The server, Redisson and [`Lock::is_held_by_thread`] see a thread with the number
-///   [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`] returns
+/// * **The guard is the owner.** For the server, Redisson and [`Lock::is_held_by_thread`], the guard is a thread with the
+///   number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`] returns
 ///   [`Error::NotHeld`](crate::Error::NotHeld).
 /// * **The guard is not reentrant.** If the thread that has the guard calls [`Lock::owned`] or [`Lock::lock`] for the same
 ///   lock, it waits for itself. Share the guard instead (`&guard` or an `Arc`).
@@ -133,8 +133,8 @@ impl OwnedGuard {
 
     /// Unlocks without waiting for the server.
     ///
-    /// The hold is over when the call returns. A background thread sends the release, and repeats it until the server
-    /// confirms it or the lease ends. If the server replies, the lock is free within one
+    /// For this process, the hold has ended when the call returns. A background thread sends the release, and repeats it
+    /// until the server confirms it or the lease ends. If the server replies, the lock is free within one
     /// [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends. Errors are only
     /// logged (feature `tracing`).
     ///
@@ -171,7 +171,7 @@ impl OwnedGuard {
         &self.held
     }
 
-    /// Consumes the guard without a release: the permits stay acquired.
+    /// Consumes a semaphore's guard without a release, so its permits stay acquired.
     pub(crate) fn forget(mut self) -> Result<()> {
         self.released = true;
         let raw_lock = self.held.raw_lock();
@@ -202,7 +202,7 @@ impl Lock {
     /// Acquires the lock, waits for it without a limit, and returns a guard that any thread may use.
     ///
     /// The guard is not reentrant. If the calling thread holds the lock or has such a guard, the call waits for its own
-    /// thread.
+    /// thread to unlock.
     ///
     /// # Errors
     ///

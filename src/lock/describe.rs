@@ -33,10 +33,10 @@ impl Lock {
         Ok(self.look()?.discreet())
     }
 
-    /// Ends the hold of one visitor, and returns whether that hold existed. Holds of other visitors stay.
+    /// Ends the hold with the id `visitor`, and returns whether that hold existed. Other holds stay.
     ///
-    /// `visitor` is from [`LockInfo::holders`], or the `as_str` of a [`VisitorId`]. For a token lock `visitor` is the token,
-    /// or the form of the token that [`Lock::describe`] shows: four characters, `…` and a hash. The call notifies waiters
+    /// The id comes from [`LockInfo::holders`], or from the `as_str` of a [`VisitorId`]. For a token lock, `visitor` is the
+    /// token, or the short form that [`Lock::describe`] shows: four characters, `…` and a hash. The call notifies waiters
     /// like [`Lock::unlock`], and notifies the holder like [`Lock::force_unlock`].
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Lock {
         }
     }
 
-    /// Replaces a token in the form of `describe` by the full token; `None` if no holder has such a token.
+    /// If `visitor` is the short form of a token, returns the full token; `None` if no holder has such a token.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;

@@ -25,15 +25,15 @@ use crate::stores::redis::flaw;
 /// hold is lost if the server loses its data, or is unreachable until the lease ends. [`Guard`](crate::Guard),
 /// [`Lock::is_valid`] and [`Lock::lost`] report the loss.
 ///
-/// [`Client::lock`](crate::Client::lock) and similar methods create a lock without I/O. Clones of a lock are the same lock.
-/// So are two locks of one client with the same name.
+/// [`Client::lock`](crate::Client::lock) and similar methods create a lock without I/O. Clones of a `Lock` are the same
+/// lock. Two `Lock` values of one client with the same name are also the same lock.
 ///
 /// The waiting threads of one client form a queue, and acquire the lock in the order of arrival. A holder hands the lock off
-/// to the first waiter in one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. There is no order
-/// among processes.
+/// to the first waiter in one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. Only a `fair_lock`
+/// keeps an order among processes.
 ///
-/// [`Lock::guard`] and [`Lock::run`] unlock automatically. [`Lock::lock`] and [`Lock::unlock`] are the methods of Java.
-/// `docs/migrate/redisson.md` of the repository compares the methods with those of Redisson.
+/// [`Lock::guard`] and [`Lock::run`] unlock automatically. [`Lock::lock`] and [`Lock::unlock`] work like the Java methods of
+/// these names. `docs/migrate/redisson.md` of the repository compares the methods with those of Redisson.
 ///
 /// # Examples
 ///
@@ -110,10 +110,10 @@ impl Lock {
         &self.raw_lock
     }
 
-    /// Returns the same lock with a fixed lease for the acquisitions through the returned value.
+    /// Returns a new value for the same lock. Acquisitions through this value have the fixed lease `lease`.
     ///
-    /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A nested acquisition never
-    /// shortens the hold: the hold lasts until the latest end of its levels. `lease` is 10 ms ..= 365 days. For a
+    /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A re-entry never shortens
+    /// the hold, which lasts until the last lease of its levels ends. `lease` is 10 ms ..= 365 days. For a
     /// [`Redlock`](crate::Redlock) its upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). Other values are
     /// [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews the hold.
     ///
@@ -133,8 +133,8 @@ impl Lock {
         self.with(|raw_lock| raw_lock.lease = Lease::Fixed(lease))
     }
 
-    /// Returns the same lock with waiters that poll instead of listening for unlock messages. The first pause is about
-    /// `first`, and each further pause is twice as long, up to about `longest`.
+    /// Returns a new value for the same lock. Its waiters poll instead of listening for unlock messages. The first pause is
+    /// about `first`, and each further pause is twice as long, up to about `longest`.
     ///
     /// Each pause is random, from 0.5 to 1.5 times its nominal length. Only the first waiter in a client's queue polls. All
     /// clients should use the same pauses for a lock, because clients with longer pauses acquire it less often. In a Redis
@@ -142,7 +142,7 @@ impl Lock {
     /// notice such an unlock up to one second later.
     ///
     /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. Other values are [`Error::InvalidConfig`] at the
-    /// first operation. Without this method a [`spin_lock`](crate::Client::spin_lock) polls with 1 ms and 128 ms.
+    /// first operation. Without this method a [`spin_lock`](crate::Client::spin_lock) polls with pauses of 1 to 128 ms.
     ///
     /// # Examples
     ///
@@ -270,8 +270,8 @@ impl Lock {
     /// Acquires the lock, waits for it at most `wait`, and returns whether it was acquired.
     ///
     /// If the server is slow, the call takes up to 250 ms more than `wait`. With a `wait` of zero the call makes one
-    /// attempt. The result is also false if the client had no free connection during the wait. If an earlier waiter of this
-    /// client was refused just before the end, the result is false without a last attempt.
+    /// attempt. The result is also false if the client had no free connection during the wait. If another waiter of this
+    /// client found the lock held just before the end of `wait`, this call makes no last attempt.
     ///
     /// # Errors
     ///
@@ -298,8 +298,8 @@ impl Lock {
 
     /// Releases one level of the current thread's hold. The release of the last level frees the lock.
     ///
-    /// Call this method once for each acquisition. It releases the level of a guard only if the hold has no level of
-    /// [`Lock::lock`]. The guard then has nothing to unlock.
+    /// Call this method once for each acquisition. It first releases levels of [`Lock::lock`]. If the hold has only levels
+    /// of guards, the call releases one of these, and its guard then has nothing to unlock.
     ///
     /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock: after
     /// any error except [`Error::Unsupported`] and [`Error::Forked`] the thread no longer has this level. If it was the last
@@ -343,8 +343,8 @@ impl Lock {
     /// Frees the lock, even if another thread or process holds it, and returns whether it was held.
     ///
     /// Holders of this client are notified at once. A holder of another client notices the loss at its next renewal or
-    /// unlock. A key that is not a lock stays unchanged, and the call returns [`Error::WrongType`]. In a token lock any
-    /// string counts as a token, so the call deletes it.
+    /// unlock. A key that is not a lock stays unchanged, and the call returns [`Error::WrongType`]. For a token lock, a key
+    /// with any string counts as a lock, so the call deletes the key.
     ///
     /// # Errors
     ///
