@@ -66,10 +66,10 @@ impl Guard {
 
     /// Runs a Lua script on the server of the lock if this hold still exists. The check and the script are one atomic step.
     ///
-    /// `script` is as for `EVAL`, without a first line `#!lua`. The script receives `keys` and `args` as `KEYS` and `ARGV`.
-    /// Its return value is the reply. The server caches the script by its hash. **Never build the script from untrusted
-    /// input**: a text such as `end)()` closes the function around the script. The code after this text then runs before the
-    /// check. In all else the method behaves like [`Guard::write`].
+    /// `script` is Lua code as for `EVAL`, without a first line `#!lua`. The script receives `keys` and `args` as `KEYS` and
+    /// `ARGV`. Its return value is the reply. The server caches the script by its hash. **Never build the script from
+    /// untrusted input**: a text such as `end)()` closes the function around the script. The code after this text then runs
+    /// before the check. In all else the method behaves like [`Guard::write`].
     ///
     /// # Errors
     ///

@@ -21,8 +21,8 @@ use crate::stores::redis::flaw;
 /// A reentrant lock that threads of many processes share by its name.
 ///
 /// It keeps the contract of `java.util.concurrent.locks.Lock`. A held lock belongs to the thread that acquired it. This
-/// thread may acquire the lock again, and must unlock it once for each acquisition. A lock is a **lease, not a mutex**: the
-/// hold is lost if the server loses its data, or is unreachable until the lease ends. [`Guard`](crate::Guard),
+/// thread may acquire the lock again, which adds a level to its hold, and must unlock each level. A lock is a **lease, not a
+/// mutex**: the hold is lost if the server loses its data, or is unreachable until the lease ends. [`Guard`](crate::Guard),
 /// [`Lock::is_valid`] and [`Lock::lost`] report the loss.
 ///
 /// [`Client::lock`](crate::Client::lock) and similar methods create a lock without I/O. Clones of a `Lock` are the same
@@ -305,8 +305,8 @@ impl Lock {
     /// any error except [`Error::Unsupported`] and [`Error::Forked`] the thread no longer has this level. If it was the last
     /// level, the hold is no longer renewed, and a background thread releases it in the store.
     ///
-    /// The client repeats an unlock without a reply once. The repeated unlock succeeds if the hold no longer exists. So `Ok`
-    /// is also possible if the hold was lost without notice just before the unlock.
+    /// If an unlock gets no reply, the client sends it once more. The second request succeeds if the hold no longer exists.
+    /// So `Ok` is also possible if the hold was lost without notice just before the unlock.
     ///
     /// # Errors
     ///
