@@ -18,7 +18,7 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 
 pub(crate) struct Acquire<'a> {
     count: SetCount<'a>,
-    /// The expected count of the first attempt. `count.known` is the expected count of the next attempt.
+    /// The hold count that the first attempt expects. `count.known` is the hold count that the next attempt expects.
     known: u32,
     floor: u64,
     handle: Option<&'a NodeHandle>,
@@ -40,8 +40,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition for a quorum. `handle` has a vote at the server. If the lock is free at this server and `restored` is
-    /// true, the server sets the whole count of `claim`.
+    /// An acquisition in a quorum. It is sent only if the server of `handle` may vote. If `restored` and the lock is free at
+    /// this server, the server sets the whole count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -69,7 +69,7 @@ impl<'a> Acquire<'a> {
                 count: self.count.wanted,
                 ..claim.clone()
             };
-            // The re-entry may have extended the lease, so the hold is in doubt whatever this release returns.
+            // The re-entry may have extended the lease. So the outcome is unknown, whatever this release returns.
             let _ = ReleaseLevel::new(&levels, self.known, false).run(redis, attempts.deadline);
         } else if let Ok(Outcome::Done(Released { leftover: None, .. }) | Outcome::Gone(_)) =
             release.run(redis, attempts.deadline)
@@ -111,8 +111,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // A later release may restore the count that an unanswered attempt expects. This attempt may then run, and
-            // overwrite the lease.
+            // A later release may set the count back to the value that an unanswered attempt expects. Then the unanswered
+            // attempt may run, and overwrite the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

@@ -23,7 +23,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) lock: &'c Arc<str>,
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
     pub(super) successor: Option<&'c VisitorId>,
-    /// The writer whose thread reads inside its own write lock.
+    /// The holder of the write lock, if the same thread acquires the read lock as well.
     pub(super) inside: Option<&'c VisitorId>,
     pub(super) queueing: Option<&'c Queueing>,
     pub(in crate::stores::redis) lease: Duration,
@@ -36,12 +36,12 @@ pub(in crate::stores::redis) struct Call<'c> {
     /// Commands or a script of the user, which run only while the hold exists and before `valid_until`.
     pub(super) work: Option<Work<'c>>,
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
-    /// The fence that guards `work` in place of a hold.
+    /// The fencing token that guards `work` in place of a hold.
     pub(super) fence: Option<u64>,
     /// Whether `wait_replicas`, if the client has it set, applies to this request.
     pub(in crate::stores::redis) replicates: bool,
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// Only in a quorum: the handle of the node. The request is sent only if the server may vote for this node.
+    /// Only in a quorum: the handle of the node. The request is sent only if the server may vote.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
     /// Whether the script publishes no message. Ignored if messages are sharded.
@@ -70,7 +70,7 @@ pub(super) enum Repeat {
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.
     pub(in crate::stores::redis) expiry: i64,
-    /// Only in a quorum: the server whose vote was checked. Another server at the same address must not grant the vote.
+    /// Only in a quorum: the server that may vote. Another server that has taken over its address refuses the request.
     pub(in crate::stores::redis) voting: Option<&'a Identity>,
 }
 
@@ -143,8 +143,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query stores no reply, so the key of the stored reply is left out. While the slot moves, a
-    /// Cluster node refuses a request with a missing key.
+    /// The keys of the script. The server stores no reply to a query, so the key for the stored reply is left out. While the
+    /// slot moves, a Cluster node refuses a request with a missing key.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();

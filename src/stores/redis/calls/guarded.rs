@@ -45,7 +45,7 @@ fn around(text: &str) -> Script {
 #[derive(Clone, Copy)]
 enum Check<'a> {
     Hold(&'a Claim, BootInstant),
-    /// The work runs unless the resource has seen a larger fence than this one.
+    /// The resource and the fencing token. The work runs unless the resource has seen a larger token.
     Fence(&'a Arc<str>, u64),
 }
 
@@ -181,7 +181,7 @@ impl Operation for Guarded<'_> {
         Err(redis.unknown(self.lock(), visitor, operation, fault.into_reason()))
     }
 
-    /// The error names the keys of the work. If a script of the user does not compile, the error reports this.
+    /// Returns an error that names the keys of the work, or reports that the user's script does not compile.
     fn refused(&self, redis: &Redis, fault: CallError, _: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
@@ -199,7 +199,8 @@ impl Operation for Guarded<'_> {
                 key: key.to_owned(),
             };
         }
-        // The client has acquired the lock, so the user has the right to the lock's own key.
+        // The user has the right to the lock's own key, because the lock was acquired. So the error names only the other
+        // keys.
         let mut keys: Vec<&str> = self.work.keys().collect();
         let fence = FENCE.of(lock);
         if let Check::Fence(..) = self.check {

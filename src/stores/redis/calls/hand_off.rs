@@ -1,4 +1,4 @@
-//! The hand-off of a hold to another visitor of the same process.
+//! The hand-off of a hold to a waiter of the same process.
 
 use redis::Value;
 
@@ -24,8 +24,8 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            // A repeated request finds the result of the first request. The caller replaces a hand-off that was not sent by
-            // a release.
+            // A repeated request finds the result of the first request. If the request was not sent, the caller sends a
+            // release instead.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
         }
@@ -37,7 +37,7 @@ impl Operation for HandOff<'_> {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
-                    // The token is too small, so neither visitor can use its hold.
+                    // The fencing token is too small, so neither the old nor the new holder can use the hold.
                     Some(Err(error)) => {
                         return Ok(Outcome::unknown(from.in_doubt(attempts.not_after), error));
                     }

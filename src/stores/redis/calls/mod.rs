@@ -80,7 +80,7 @@ pub(super) trait Operation: Sized {
 
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
-    /// The result if an attempt may have run or may run later, and `fault` came in place of its reply.
+    /// Returns the result if an attempt failed with `fault`, and may have run or may run later.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Err(redis.error_of(&self.call(), fault, attempts.deadline))
     }

@@ -1,4 +1,4 @@
-//! Requests to the server of a lock, and the record of their attempts.
+//! Requests to the server of a lock. `Attempts` holds the state of the attempts of one request.
 
 use std::time::Instant;
 
@@ -37,7 +37,8 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // Another connection may lead to another server, so the vote is checked on the connection of the request.
+            // Another connection may lead to another server, so the connection of the request is used to check whether the
+            // server may vote.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),
@@ -116,13 +117,13 @@ impl Attempts {
         self.sent_since.is_some()
     }
 
-    /// If an earlier attempt got no reply, returns this attempt as an in-doubt request on the hold of `claim`.
+    /// An earlier attempt that got no reply may still run. If there is one, returns it as an in-doubt request for `claim`.
     pub(super) fn leftover(&self, claim: &Claim) -> Option<InDoubt> {
         let earlier = self.earlier_sent_since;
         earlier.map(|_| claim.in_doubt(self.not_after))
     }
 
-    /// The acknowledgment of the replicas, if too few replicas acknowledged the last attempt.
+    /// Returns `Some` if too few replicas acknowledged the last attempt.
     pub(super) fn replicas_missing(&self) -> Option<ReplicaAck> {
         let replica_ack = self.replica_ack.as_ref();
         let is_missing = |it: &&ReplicaAck| **it != ReplicaAck::Enough;

@@ -14,11 +14,12 @@ use crate::stores::redis::kinds::CONDITION;
 use crate::stores::redis::replies::integer_at;
 use crate::stores::redis::transport::CallError;
 
-/// How many requests are sent before the first reply is read. With one request per round trip, resolving would be slower
-/// than a client that acquires and releases with its whole pool.
+/// How many requests are sent before the first reply is read. With one request per round trip, requests could get in doubt
+/// faster than they are resolved.
 const RESOLVED_AT_ONCE: usize = 100;
 
-/// Releases what an in-doubt request may have acquired. The answer is whether the request can no longer arrive.
+/// Releases what an in-doubt request may have acquired. Returns whether the server will refuse the request if it arrives
+/// now.
 pub(crate) struct Resolve<I>(pub(crate) I);
 
 impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
@@ -79,7 +80,8 @@ impl Redis {
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
                     Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
-                    // The key is on another node, the server does not know the script, or the reply is an error.
+                    // No server time was returned: the key is on another node, the script is not loaded, or the reply is an
+                    // error.
                     None => Resolve(&**in_doubt).run(self, deadline),
                 });
             }

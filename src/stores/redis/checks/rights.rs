@@ -37,7 +37,7 @@ pub(super) fn find(
     connection: &mut Connection,
     deadline: Instant,
 ) -> Result<(), CallError> {
-    // The right to EVALSHA may have been granted since the last refusal.
+    // EVALSHA was refused earlier, but the user may have got the right since.
     let by_hash = ["EVALSHA", NO_SCRIPT, "0"];
     if node.pool.uses_text() && refused(connection, &by_hash, deadline)?.is_none() {
         node.pool.note_evalsha(true);
@@ -57,7 +57,7 @@ pub(super) fn find(
     }
     let fault = tried.as_ref().err().cloned();
     if fault.is_none() {
-        // The server runs scripts now, so a dialect found earlier is not necessary.
+        // The server runs scripts now, so the commands that replaced scripts are no longer used.
         node.pool.note_dialect(None);
     }
     let mut missing = missing_in(tried, lock, CHANNEL);

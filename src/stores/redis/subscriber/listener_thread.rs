@@ -29,7 +29,7 @@ impl ListenerThread {
         if let Some(handle) = self.0.lock().take()
             && handle.thread().id() != thread::current().id()
         {
-            // The thread does not panic. Even after a panic, waiters would poll once a second.
+            // The result is ignored, because waiters poll once a second even if the thread has panicked.
             let _ = handle.join();
         }
     }

@@ -100,7 +100,7 @@ impl Subscriber {
     }
 
     /// Subscribes to `channel` until the interest is dropped. Also returns whether the subscription is active already. If
-    /// `lingers` is false, the channel has only one waiter.
+    /// `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);

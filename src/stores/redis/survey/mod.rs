@@ -1,8 +1,8 @@
 //! Queries of operators about one lock, and about all locks with a prefix.
 //!
 //! The queries write nothing and run no script, because the server may be in trouble. Masters are scanned one after the
-//! other with `SCAN`, because `KEYS` blocks a server. A hash is read only if its number of fields or its `mode` is possible
-//! for a lock.
+//! other with `SCAN`, because `KEYS` blocks a server. A large hash is read only if its field `mode` is that of a read-write
+//! lock.
 
 mod connected;
 mod queries;
@@ -117,7 +117,8 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns the generation of the connection, the next cursor, and the next locks of one master.
+/// Returns three values: the generation of the connection, which changes with the server; the next cursor; and the next
+/// locks.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
@@ -138,7 +139,7 @@ fn read_page(
     if has_strings {
         looked.extend(queries.strings(strings, scope.has_tokens, scope.has_counters)?);
     }
-    // No library creates lock hashes without a TTL. Counters have no TTL.
+    // Locks have a TTL, except for counters. So other keys without a TTL are skipped.
     let is_lock = |info: &LockInfo| {
         info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
     };
@@ -146,7 +147,7 @@ fn read_page(
     Ok((generation, next, looked.found))
 }
 
-/// Returns the next cursor, and the next keys: of any type, or only hashes.
+/// Returns the next cursor and the next keys. If `of_hashes`, the keys are those of hashes, otherwise those of any type.
 fn scan(
     connection: &mut Connection,
     scope: &Scope,

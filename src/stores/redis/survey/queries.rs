@@ -31,7 +31,7 @@ pub(super) struct KeyQueries<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
     deadline: Instant,
-    /// Whether the queried names are known to be names of locks. If true, a hold may have any client id.
+    /// Whether the queried names are known to be names of locks. If true, the client id of a hold need not be a UUID.
     are_locks: bool,
 }
 
@@ -246,7 +246,8 @@ impl<'a> KeyQueries<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // A reader's hold whose TTL key is gone has expired. The next request removes its field.
+                // A reader's hold whose TTL key is gone has expired. Its field stays until the next request for the lock
+                // removes it.
                 info.holders.retain(|holder| {
                     let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");
@@ -285,7 +286,7 @@ pub(super) fn number_of(value: &Value) -> i64 {
     text_of(value).parse().unwrap_or(-2)
 }
 
-/// Whether a lock can have this field. If `is_lock`, the client id of a hold need not be a UUID.
+/// Whether a lock can have this field. If `is_lock`, fields of holds may have client ids that are not UUIDs.
 fn is_of_a_lock(field: &str, is_lock: bool) -> bool {
     let has_number = |(_, rest): (&str, &str)| rest.starts_with(|sign: char| sign.is_ascii_digit());
     let is_hold = |field: &str| is_lock && field.split_once(':').is_some_and(has_number);

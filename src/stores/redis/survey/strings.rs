@@ -1,4 +1,4 @@
-//! Locks that are strings: tokens, and the numbers of semaphores and latches.
+//! Locks whose key is a string: token locks, and the counters of semaphores and latches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const OWNERS: Key = Key::Prefix("redlatch_sc");
 const IDS: Key = Key::Suffix("timeout");
 
 impl KeyQueries<'_> {
-    /// Returns the tokens among these strings if `has_tokens`, and the counters if `has_counters`.
+    /// Returns the locks among these strings: token locks if `has_tokens`, and counters if `has_counters`.
     pub(super) fn strings(
         &mut self,
         names: Vec<Arc<str>>,

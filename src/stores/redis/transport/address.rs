@@ -27,7 +27,7 @@ pub(crate) struct Address {
     pub(super) settings: RedisConnectionInfo,
     /// Returns the user and the password for each connection. The result replaces the user and the password of `settings`.
     pub(super) provider: Option<Arc<CredentialsProvider>>,
-    /// The name of the server in messages. The name contains no password.
+    /// The name of the server in messages, without a password.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
     /// The sentinel or cluster node that announced this address. `None` if the address is from the settings.
@@ -39,8 +39,8 @@ pub(crate) struct Address {
     pub(super) peer: Option<Peer>,
     /// Sentinels lack commands such as `TIME`.
     pub(super) is_sentinel: bool,
-    /// The handshake sends `HELLO` to detect cluster nodes. `HELLO` is omitted after an earlier successful handshake, or if
-    /// cluster nodes are allowed.
+    /// The handshake sends `HELLO` to detect cluster nodes. If true, it omits `HELLO`, because an earlier handshake
+    /// succeeded or cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
     pub(super) connection_name: Arc<str>,
     pub(super) traffic: Arc<ConnectionCounter>,
@@ -167,8 +167,8 @@ impl Address {
         self
     }
 
-    /// Sets TLS, or removes it for `None`. A server known by its IP address may have a certificate for the host of one of
-    /// `others`.
+    /// Sets TLS, or removes it for `None`. If the server has only an IP address, a certificate for the host of one of
+    /// `others` is accepted too.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,

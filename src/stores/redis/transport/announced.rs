@@ -26,7 +26,7 @@ pub(crate) enum ServerId {
     RunId(Arc<str>),
 }
 
-/// All values are equal, so that reports of one master are equal although different sentinels sent them.
+/// All values are equal, so that two reports of the same master are equal even if different sentinels sent them.
 impl PartialEq for Announced {
     fn eq(&self, _: &Announced) -> bool {
         true

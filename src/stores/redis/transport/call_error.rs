@@ -20,7 +20,8 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// Nothing was sent, because the server must not receive requests, for example in quarantine. The value is the reason.
+    /// Nothing was sent, because the server must not vote in a quorum now. For example, it has just restarted. The value is
+    /// the reason.
     Unfit(String),
 }
 
@@ -87,8 +88,7 @@ impl CallError {
         }
     }
 
-    /// Whether the request was not executed, and a retry before its deadline may succeed. `Error::may_pass` decides whether
-    /// a wait continues after the request has failed.
+    /// Whether the request was not executed, and a retry before its deadline may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, CallError::NotSent(_))
             || self.is_not_master()
@@ -127,7 +127,7 @@ impl CallError {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
-    /// Whether a test dropped the reply. The test drops the replies to retries as well, so a retry is useless.
+    /// Whether a test dropped the reply on purpose. The test would also drop the reply to a retry, so a retry is useless.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_lost_by_a_test(&self) -> bool {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
@@ -146,7 +146,8 @@ impl CallError {
         matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
-    /// Returns the reason for messages to the user: an error reply loses its script position and the code `TRYAGAIN`.
+    /// Returns the reason, as text for users. Removes the position in the script and the code `TRYAGAIN` from an error
+    /// reply.
     pub(crate) fn into_reason(self) -> Reason {
         match self {
             CallError::NotSent(reason)
@@ -168,16 +169,16 @@ impl CallError {
         }
     }
 
-    /// Stores this error if no error is stored. Error replies and TLS failures replace a stored error, because retries do
-    /// not cure them.
+    /// Stores this error if `kept` is empty. An error reply or a TLS failure also replaces a stored error, because no retry
+    /// cures it.
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);
         }
     }
 
-    /// Adds the name of the node to the reason. A passing error reply becomes `NotSent`, because the name now precedes its
-    /// code.
+    /// Adds the name of the node to the reason. If `is_passing` accepts an error reply by its first word, the error becomes
+    /// `NotSent`, because the name is now the first word.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

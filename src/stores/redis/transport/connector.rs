@@ -6,7 +6,8 @@ use crate::store::HealthWarning;
 use crate::stores::redis::transport::{CallError, Connection, KnownMaster};
 
 pub(crate) trait Connector: Send + Sync {
-    /// Connects to the current master, and sets the generation of the connection.
+    /// Connects to the current master. Sets `Connection::generation`, with which the pool later finds connections to former
+    /// masters.
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError>;
 
     fn master(&self) -> &KnownMaster;

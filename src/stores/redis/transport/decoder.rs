@@ -27,8 +27,8 @@ const MOST_KEPT: usize = 1 << 16;
 
 const READ_AT_ONCE: usize = 4096;
 
-/// A socket's time-out may end up to this long after the deadline. So most requests need no system call to set a new
-/// time-out.
+/// The time-out of a socket may end up to this long after the deadline of a request. This saves most system calls that set
+/// it.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) struct Decoder {
     begin: usize,
     end: usize,
     frame: Frame,
-    /// Whether the buffer has the first part of a reply whose deadline has passed.
+    /// Whether the last call of `receive` failed after it had read only a part of the reply.
     is_within: bool,
     read_timeout: Option<Duration>,
 }

@@ -30,7 +30,7 @@ impl Hooks {
 }
 
 pub(crate) struct KnownMaster {
-    /// The name in messages while no master is known. The name contains no password.
+    /// The name in messages while no master is known, without a password.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
     /// The last known master, if `master` is `None`.
@@ -74,8 +74,9 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Records a master. The search for it began in the generation `began`. Returns the generation for connections to this
-    /// master. Returns `None` if the generation has changed since, unless `node` is the known master.
+    /// Records the result of a search for the master. `began` is the generation in which the search began. Returns the
+    /// generation for connections to `node`. Returns `None` if the generation is no longer `began` and `node` is not the
+    /// known master.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();

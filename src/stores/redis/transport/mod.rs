@@ -47,13 +47,13 @@ pub(crate) use tls::TlsConfig;
 #[cfg(feature = "mysql")]
 pub(crate) use tunnel::Tunnel;
 
-/// A reply may arrive this long after the request expired at the server, because the offset of the server's clock is estimated.
+/// A reply may arrive this long after the deadline of its request, because the client only estimates the server's clock.
 pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;
 
-/// Returns the instant until which an unexecuted request is retried. A later retry would likely time out, and the time-out
-/// would hide the last error reply.
+/// Returns the instant after which an unexecuted request is no longer retried. A later retry would likely time out, and the
+/// user would see the time-out instead of the last error reply.
 pub(crate) fn last_try(deadline: Instant) -> Instant {
     deadline - deadline.saturating_duration_since(time::now()) / 4
 }

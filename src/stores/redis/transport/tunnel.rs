@@ -1,7 +1,7 @@
 //! TLS for connections of the crate `mysql`.
 //!
-//! The TLS of that crate always trusts the public authorities, and always compares the certificate with the host. So that
-//! crate connects to a Unix socket of this process. A thread forwards the bytes to the server over TLS.
+//! The TLS of that crate always trusts the public authorities, and always compares the certificate with the host. redlatch
+//! has settings for both. So the crate connects to a Unix socket of this process, and a thread forwards the bytes over TLS.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
@@ -52,7 +52,7 @@ impl Tunnel {
         deadline: Instant,
     ) -> io::Result<Tunnel> {
         let (sender, fault) = bounded(1);
-        // Mode 0700 keeps other users out. After a fork, parent and child generate different names.
+        // Mode 0700 keeps other users out.
         let folder = std::env::temp_dir().join(format!("redlatch-{}", random::uuid()));
         let path = folder.join("tls");
         let made = DirBuilder::new().mode(0o700).create(&folder);
@@ -80,8 +80,8 @@ impl Tunnel {
 
 /// Forwards bytes between `near` and the server until either closes the connection. The login must end by `deadline`.
 ///
-/// The driver does not know of the SSL request before its login. So the sequence numbers of later login packets are adjusted
-/// by one.
+/// This function sends an SSL request before the login of the crate `mysql`. The crate does not count this packet, so the
+/// function adjusts the sequence numbers of later login packets by one.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,
@@ -97,7 +97,7 @@ fn carry(
     near.write_all(&greeting).map_err(failed)?;
     let mut block = vec![0; BLOCK];
     let mut count = near.read(&mut block).map_err(failed)?;
-    // If the greeting is an error packet, the driver closes the connection.
+    // If the server's greeting is an error packet, the crate `mysql` closes the connection without a login.
     if count < REQUEST {
         return Ok(());
     }

@@ -8,7 +8,8 @@ fn words(items: &[&str]) -> Option<Says> {
     Some(Says::answer(Value::Array(items)))
 }
 
-/// Returns the missing rights that the error of a refused inspection names. `rights` is the reply to the test of rights.
+/// The server refuses an inspection with `words`, and replies `rights` to the test of rights. Returns the missing rights
+/// that the error names.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
     let server = answering(vec![Some(Says::error(words)), rights]);
     let told = server.store().inspect(&id_of(&claim(0)), None, soon());
@@ -73,7 +74,7 @@ fn missing_rights_are_queried() {
 fn without_eval_the_refusal_names_the_right() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
-    // The test of rights uses the key of the inspection, so the server refuses both.
+    // The client inspects the lock, and then tests its rights with the same key. So the server refuses both requests.
     assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
     assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
     assert_eq!(

@@ -27,9 +27,9 @@ pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     seeds
 }
 
-/// Returns the order in which nodes are queried for the map. Doubtful nodes come after the other nodes, and nodes that
-/// failed come last. Within a group, the least recently queried node comes first. The reason: the most recently queried node
-/// may be in the minority of a partition, with an outdated map.
+/// Returns the order in which nodes are queried for the map. Nodes whose last query failed come last. Before them come the
+/// doubtful nodes, at which a request failed or was redirected. Within a group, the least recently queried node comes first,
+/// because the most recently queried node may be in the minority of a partition.
 pub(super) fn in_order(seeds: &[Seed], is_doubtful: impl Fn(&str) -> bool) -> Vec<Address> {
     let mut order: Vec<&Seed> = seeds.iter().collect();
     order.sort_by_key(|it| (it.has_failed, is_doubtful(&it.address.node), it.asked_at));

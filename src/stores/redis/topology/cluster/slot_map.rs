@@ -14,7 +14,7 @@ use crate::stores::redis::transport::{Address, CallError};
 pub(super) struct SlotMap {
     /// Sorted, without overlaps.
     pub(super) ranges: Vec<Range>,
-    /// Masters of single slots, from redirections since the last refresh.
+    /// The masters of single slots that have moved since the last refresh, according to redirections.
     pub(super) moved: HashMap<u16, Arc<Shard>>,
     pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
     /// The nodes to query for the next map: the seeds, and the nodes of this map.
@@ -63,7 +63,7 @@ impl Cluster {
             return Ok(shard);
         }
         refreshed?;
-        // No master of this slot is known, so any server may reply with the error for an unassigned slot.
+        // No master of this slot is known. Any master can receive the request: it replies with a redirection or an error.
         self.shards().into_iter().next().ok_or_else(|| {
             CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
         })

@@ -105,7 +105,7 @@ fn removed_nodes_are_not_queried() {
         seed(2, Some((1, true))),
         seed(3, None),
     ];
-    // The seed, then the nodes of a new map, which contains the seed.
+    // Port 2 is the seed. The other ports are the nodes of a new map, which contains the seed again.
     let present = [2, 1, 4, 2].map(|port| seed(port, None).address);
     let seeds = seeds_of(present.to_vec(), &known);
     let nodes: Vec<&str> = seeds.iter().map(|it| &*it.address.node).collect();

@@ -14,8 +14,8 @@ pub(super) enum MasterState {
     Unclear,
 }
 
-/// Returns the report of the latest failover after `known` that made another server the master. One sentinel's report is
-/// enough.
+/// Among the reports with a later epoch and another server than `known`, returns the one with the latest epoch. One
+/// sentinel's report is enough.
 pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> {
     let is_later = |it: &Report| it.epoch > known.epoch;
     let is_news = |it: &&Report| is_later(it) && it.node() != known.node();
@@ -23,8 +23,8 @@ pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> 
     latest.max_by_key(|it| it.epoch).cloned()
 }
 
-/// Decides whether a failover that only one sentinel reports is accepted after the known master failed. Returns the reason
-/// if the failover is ignored.
+/// The known master failed, and `lone` is a failover that only one sentinel reports. Returns why `lone` is ignored, or
+/// `None` if it is accepted.
 pub(super) fn reason_to_ignore(
     lone: &Report,
     reports: &[Report],
@@ -33,7 +33,7 @@ pub(super) fn reason_to_ignore(
 ) -> Option<String> {
     let other = match failure {
         MasterState::Unclear => return Some("the last known master still reports".to_owned()),
-        // The report is accepted if a new client could choose the reported server.
+        // The report is accepted if `ranked`, the choice of a new client, contains the reported server.
         MasterState::NoMaster => {
             let ranked = ranked(reports, configured);
             let is_one = ranked.iter().any(|it| it.node() == lone.node());
@@ -82,8 +82,8 @@ fn epochs_of(reports: &[Report], node: &str) -> Vec<i64> {
     epochs
 }
 
-/// Returns the master to accept after these reports, if its server or epoch differs from `accepted`. A master without a
-/// later failover is accepted only if `may_go_back`.
+/// Returns the master to accept after these reports, if its server or epoch differs from `accepted`. Reports without a
+/// higher epoch than `accepted` count only if `may_go_back`.
 pub(super) fn newly_accepted(
     accepted: &Report,
     reports: &[Report],

@@ -1,6 +1,6 @@
 //! A master that Redis Sentinel monitors.
 //!
-//! Before every connection a sentinel is queried for the master, and the master itself is queried with `ROLE`. An old master
+//! Before it connects, the client queries a sentinel for the master, and then the master itself with `ROLE`. An old master
 //! that comes back after a failover is not used, because no sentinel reports it.
 //!
 //! A single sentinel may have an outdated view. So the client keeps the *accepted* master with the highest known epoch. If a
@@ -19,8 +19,8 @@
 //! could not follow the last living sentinel, although a new client would follow it.
 //!
 //! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels every third of
-//! a lease. The client leaves its master as soon as another master is accepted, even if the new master is unreachable. In
-//! that case the client tries to connect to the new master at least once a second.
+//! a lease. The client stops using its master as soon as another master is accepted, even if the new master is unreachable.
+//! In that case the client tries to connect to the new master at least once a second.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first
 //! sentinel that names a server with the role master. It notices no failover while the old master answers.
@@ -61,7 +61,7 @@ struct Shared {
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
     /// The number of sentinels in the settings.
     configured: usize,
-    /// The accepted master. A suspected failover does not reset it.
+    /// The accepted master (see the module). It stays set when a failover is only suspected.
     accepted: Mutex<Option<Report>>,
     /// The settings for connections to the master.
     credentials: Address,
@@ -246,7 +246,7 @@ impl Shared {
             let none = || CallError::NotSent("no sentinel is known".into());
             return Err(last_fault.unwrap_or_else(none));
         };
-        // A sentinel replied, so the error is about the master, not about sentinels.
+        // A sentinel replied, so the returned error is about the master, not about the sentinels.
         match lone {
             Some((known, lone)) => {
                 self.connect_to_lone(known, &failure, &lone, &reports, began, deadline)

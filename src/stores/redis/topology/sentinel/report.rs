@@ -59,7 +59,8 @@ impl Sentinel {
     /// Queries the sentinel for the master `name`. Returns `None` if the sentinel does not know this name.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
-            // A sentinel knows the command. For a missing right, its error has another text.
+            // A server that does not know the command is no sentinel. If the user lacks the right, the error has another
+            // text.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
                 return Err(CallError::wrong_kind(NO_SENTINEL));
             }

@@ -57,7 +57,7 @@ fn enough_reports_replace_the_accepted_master() {
         let reports: Vec<Report> = reports.iter().copied().cloned().collect();
         newly_accepted(&new, &reports, configured, true)
     };
-    // There are no reports, or no report of a later failover.
+    // No report has a later epoch than the accepted master `new`.
     for reports in [
         &[][..],
         &[&new],

@@ -16,11 +16,11 @@ use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// The shortest and the longest pause before a check that must be repeated soon.
+/// The shortest and the longest pause before a check is repeated, if `check` returned false.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
-    /// Queries all sentinels, and leaves the current master if another one is accepted.
+    /// Queries all sentinels. If another master is accepted, stops using the current master.
     ///
     /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels have reported a
     /// later failover.
@@ -75,9 +75,9 @@ impl Shared {
         self.known_master.last().filter(|last| **last != *accepted)
     }
 
-    /// Leaves the master of the generation `began` if another master is accepted. Other clients may acquire the same locks
-    /// on the accepted master, even if this client cannot reach it. Returns true until the client has connected to the
-    /// accepted master.
+    /// If another master is accepted, stops using the master of the generation `began`. Other clients may acquire the same
+    /// locks on the accepted master, even if this client cannot reach the accepted master. Returns true until the client has
+    /// connected to the accepted master.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;

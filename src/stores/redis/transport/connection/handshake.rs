@@ -161,8 +161,8 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // The client does not know the server's time, so the server refuses the first request as late. The
-                    // refusal contains the server's time, so the retry is in time.
+                    // The client does not know the server's time yet, so the server refuses the first request as late. The
+                    // refusal contains the server's time, and the client retries with it.
                     has_time = false;
                     Value::Nil
                 }

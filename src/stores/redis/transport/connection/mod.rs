@@ -52,14 +52,14 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. The
-/// value is [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s. A script may read the clock up to 1 s after its
-/// request arrived.
+/// value is [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s, because a script may read the clock up to 1 s after
+/// its request arrived.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
 
 pub(crate) struct Connection {
-    /// The generation of the known master when the connection was opened.
+    /// The value of `KnownMaster::generation` when the connection was opened.
     pub(crate) generation: u64,
     pub(crate) identity: Option<Arc<Identity>>,
     loaded_scripts: SmallVec<[usize; 4]>,
@@ -76,8 +76,8 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
     /// Whether the connection must be closed, because a reply on it is abandoned or unsolicited.
     pub(crate) is_unusable: bool,
-    /// Whether the last reply was an error. Error replies have no request number, so a duplicate of an error would be
-    /// treated as the reply to the next request.
+    /// Whether the last reply was an error. A duplicate of this error would be treated as the reply to the next request,
+    /// because error replies have no request number.
     was_refused: bool,
     /// Unread replies to earlier requests. They arrive before the reply to the next request.
     deferred: VecDeque<DeferredReply>,

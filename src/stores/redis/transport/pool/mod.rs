@@ -17,7 +17,7 @@ pub(crate) struct Pool {
     check_idle_after: Duration,
     pub(crate) connector: Arc<dyn Connector>,
     evalsha_is_off: AtomicBool,
-    /// If this node runs no scripts: the commands that replace the scripts of token locks.
+    /// On a node that runs no scripts: which commands replace the scripts of token locks.
     dialect: AtomicU8,
     pub(crate) is_sharded: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) enum NotReady {
     NotConnected,
     /// All connections of the pool are in use. The value is the size of the pool.
     Busy(u32),
-    /// The server must not receive the request. The value is the reason.
+    /// The server must not vote in a quorum now. The value is the reason.
     Unfit(String),
 }
 
@@ -169,7 +169,8 @@ impl Pool {
         Err(fault)
     }
 
-    /// Takes the connection out of a slot, and reads its deferred replies. Returns `None` if the connection is not usable.
+    /// Takes the connection out of a slot, and reads the replies that its earlier users left unread. Returns `None` if the
+    /// connection is not usable.
     fn usable(
         &self,
         slot: &mut Slot<Box<Connection>>,

@@ -1,8 +1,8 @@
 //! TLS sessions, with rustls.
 //!
 //! The session is behind a mutex, because one thread may write while another one reads. The mutex is not held during
-//! blocking socket calls. A dropped connection sends no `close_notify`, because in a forked child that would end the session
-//! of the parent.
+//! blocking socket calls. A dropped connection sends no `close_notify`, because a `close_notify` of a forked child would end
+//! the session of the parent.
 
 mod config;
 mod refusal;
@@ -186,7 +186,7 @@ impl Session {
 
     /// Called after a failure. Returns the reason that the server has sent, if a retry is useless.
     ///
-    /// In TLS 1.3, the client completes its handshake before the server can refuse the client's certificate.
+    /// In TLS 1.3, the server can refuse the client's certificate only after the client has completed its handshake.
     pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
         let mut block = [0; BLOCK];
         if self.refusal.is_none()

@@ -36,7 +36,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Certificates of one authority. All tests share them, because child processes generate them.
+/// Certificates of one authority. All tests share them, because child processes generate them slowly.
 fn certificates() -> &'static Certificates {
     static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
     CERTIFICATES.get_or_init(|| {
@@ -62,7 +62,7 @@ fn peer() -> Peer {
     trusting().for_host("localhost").unwrap()
 }
 
-/// Server settings with this certificate. If `asks`, clients need a certificate.
+/// Returns server settings with the certificate `pair`. If `asks`, the server requires a client certificate.
 fn serving(pair: &Pair, asks: bool) -> Arc<ServerConfig> {
     let pem = pair.certificate_pem();
     let chain = CertificateDer::pem_slice_iter(pem.as_bytes());

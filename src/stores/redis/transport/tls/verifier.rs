@@ -28,7 +28,7 @@ pub(super) type Hosts = Arc<Mutex<Vec<ServerName<'static>>>>;
 
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// `None` if only the public key is checked.
+    /// Verifies the chain of certificates. `None` if only the public key is checked.
     pub(super) chain: Option<Arc<WebPkiServerVerifier>>,
     /// The hashes of `tls_pin_sha256`. The server's key must have one of these hashes. If the list is empty, any key is
     /// accepted.
@@ -137,7 +137,7 @@ pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
     let now = Duration::from_secs(UnixTime::now().as_secs());
     let then = UnixTime::since_unix_epoch(now + DAY * SOON);
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    // Without authorities this check always fails. The check compares the validity period first.
+    // `roots` is empty, so this check always fails. But it compares the validity period first, and reports `ExpiredContext`.
     let roots = RootCertStore::empty();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms.all) {
         Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
