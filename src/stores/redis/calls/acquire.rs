@@ -40,7 +40,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition in a quorum. It is sent only if the server of `handle` may vote. If `restored` and the lock is free at
+    /// An acquisition in a quorum. It is sent only if `handle` lets the server vote. If `restored` and the lock is free at
     /// this server, the server sets the whole count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {

@@ -41,7 +41,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     /// Whether `wait_replicas`, if the client has it set, applies to this request.
     pub(in crate::stores::redis) replicates: bool,
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// Only in a quorum: the handle of the node. The request is sent only if the server may vote.
+    /// Only in a quorum. The handle decides whether the server may vote. If not, the request is not sent.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
     /// Whether the script publishes no message. Ignored if messages are sharded.
@@ -65,7 +65,7 @@ pub(super) enum Repeat {
     },
 }
 
-/// The conditions under which a server executes a request. A script without an expiry ignores them.
+/// The conditions under which a server executes a request. A script that is not `expiring` ignores them.
 #[derive(Clone, Copy, Default)]
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.

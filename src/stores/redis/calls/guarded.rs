@@ -35,7 +35,7 @@ const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
 /// Puts the user's script into the guarding script, as a function. A user's script that closes this function early, by an
-/// extra `end`, runs unguarded code. A complete script cannot do that by mistake.
+/// extra `end`, runs unguarded code. A script that compiles on its own has no extra `end`.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
@@ -199,8 +199,7 @@ impl Operation for Guarded<'_> {
                 key: key.to_owned(),
             };
         }
-        // The user has the right to the lock's own key, because the lock was acquired. So the error names only the other
-        // keys.
+        // The lock was acquired, so the user has the right to its own key. The error names only the other keys.
         let mut keys: Vec<&str> = self.work.keys().collect();
         let fence = FENCE.of(lock);
         if let Check::Fence(..) = self.check {

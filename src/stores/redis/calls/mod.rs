@@ -45,8 +45,7 @@ pub(super) use resolve::Resolve;
 
 const CORRECTIONS: u32 = 3;
 
-/// How often a request is repeated because its connection was cut. A server that shuts down cuts one connection after
-/// another.
+/// How often a request is repeated after its connection was cut. A server that shuts down cuts several connections in a row.
 const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";
@@ -68,8 +67,6 @@ impl From<Error> for Unread {
     }
 }
 
-/// `Answered` is the result of an operation. `Read` is the result of reading one reply, in which `Unread` is not yet mapped
-/// to an error.
 type Answered<O> = Result<<O as Operation>::Answer>;
 type Read<O> = Result<<O as Operation>::Answer, Unread>;
 
@@ -110,7 +107,6 @@ pub(super) trait Operation: Sized {
     fn fail(&self, redis: &Redis, fault: CallError, attempts: &mut Attempts) -> Answered<Self> {
         let is_unanswered = matches!(fault, CallError::NoReply { .. });
         if !is_unanswered {
-            // The last attempt did not run. Earlier attempts may have run.
             attempts.last_did_not_run();
         }
         if is_unanswered || attempts.are_in_doubt() {

@@ -1,4 +1,4 @@
-//! Setting the count of a hold: re-entry, and the release of levels.
+//! Sets the count of a hold, for re-entry and for the release of one of several levels.
 
 use redis::Value;
 

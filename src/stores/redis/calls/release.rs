@@ -11,8 +11,7 @@ use crate::stores::redis::transport::CallError;
 
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
-    /// Whether the release publishes no unlock message, which a Cluster would send to every node. Ignored if messages are
-    /// sharded.
+    /// Whether no unlock message is published. A Cluster would send it to every node. Ignored if messages are sharded.
     pub(crate) is_quiet: bool,
 }
 
@@ -56,8 +55,8 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// Returns how many of the `receivers` of a message are not in this client's queue. Such receivers are other processes,
-    /// and waiters of this process for several locks at once. If the server cannot count receivers (-1), returns 1.
+    /// Returns how many of the `receivers` of a message are other processes, or waiters of this process for several locks at
+    /// once. If the server cannot count receivers (-1), returns 1.
     pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;

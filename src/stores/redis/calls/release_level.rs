@@ -40,7 +40,8 @@ impl Operation for ReleaseLevel<'_> {
         }
         let claim = self.count.claim;
         Ok(match attempts.replicas_missing() {
-            // A retryable error promises that nothing was done. Here the level was released, so the outcome is unknown.
+            // A retryable error would say that nothing was done. But the master released the level, so the outcome is
+            // unknown.
             Some(replica_ack) => {
                 redis.not_known(claim, "release", redis.half_done(&replica_ack), attempts)
             }

@@ -37,8 +37,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // Another connection may lead to another server, so the connection of the request is used to check whether the
-            // server may vote.
+            // Another connection may lead to another server, so this connection is used to ask whether the server may vote.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),
@@ -75,7 +74,7 @@ pub(in crate::stores::redis) fn note_in(
     sent: BootInstant,
 ) {
     connection.note_time_in(reply, expiry, sent);
-    // A script replies 6 if another server may have taken over the address.
+    // A script replies 6 if another server may have taken over the address. So the identity is queried again.
     if integer_at(reply, 0) == Some(6) {
         connection.identity = None;
     }

@@ -18,8 +18,7 @@ use crate::stores::redis::transport::CallError;
 /// faster than they are resolved.
 const RESOLVED_AT_ONCE: usize = 100;
 
-/// Releases what an in-doubt request may have acquired. Returns whether the server will refuse the request if it arrives
-/// now.
+/// Releases what an in-doubt request may have acquired. Returns whether the server now refuses the late request itself.
 pub(crate) struct Resolve<I>(pub(crate) I);
 
 impl<I: Borrow<InDoubt>> Operation for Resolve<I> {
@@ -80,8 +79,7 @@ impl Redis {
             for (in_doubt, reply) in batch.iter_mut().zip(replies) {
                 outcomes.push(match reply {
                     Some(now) => Ok(Some(now) > in_doubt.not_after(0)),
-                    // No server time was returned: the key is on another node, the script is not loaded, or the reply is an
-                    // error.
+                    // No time was returned: the key is on another node, the script is not loaded, or the request failed.
                     None => Resolve(&**in_doubt).run(self, deadline),
                 });
             }
@@ -99,7 +97,7 @@ impl Redis {
     }
 
     /// Sends all requests to the node of the first key, then reads the replies. `replies` gets the server time of each
-    /// executed request. After a fault, `replies` has the replies that arrived before it.
+    /// executed request. After a fault, `replies` has the replies that arrived before the fault.
     fn resolve_at_once(
         &self,
         in_doubts: &[&mut InDoubt],

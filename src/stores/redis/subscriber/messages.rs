@@ -107,7 +107,8 @@ impl Shared {
             .filter(|(_, channel)| {
                 channel.waiters == 0
                     && channel.idle_since.is_none_or(|since| {
-                        // A late confirmation of this subscription must not count for a later subscription to the channel.
+                        // An unconfirmed subscription is kept longer: its confirmation must not count for a later
+                        // subscription.
                         let is_settled = channel.asked == channel.confirmed;
                         time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })

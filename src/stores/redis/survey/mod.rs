@@ -1,8 +1,7 @@
 //! Queries of operators about one lock, and about all locks with a prefix.
 //!
 //! The queries write nothing and run no script, because the server may be in trouble. Masters are scanned one after the
-//! other with `SCAN`, because `KEYS` blocks a server. A large hash is read only if its field `mode` is that of a read-write
-//! lock.
+//! other with `SCAN`, because `KEYS` blocks a server. A large hash is read only if its `mode` is that of a read-write lock.
 
 mod connected;
 mod queries;
@@ -37,7 +36,7 @@ impl Redis {
                 Form::Text => queries.strings(one, true, false)?,
                 Form::Number => queries.strings(one, false, true)?,
             };
-            // The key has moved, or is not a lock.
+            // An entry in `others` means that the key has moved, or is not a lock.
             match looked.others.into_iter().next() {
                 Some((_, text)) => Err(CallError::Server(text)),
                 None => Ok(looked.found),
@@ -117,8 +116,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns three values: the generation of the connection, which changes with the server; the next cursor; and the next
-/// locks.
+/// Returns the generation of the connection (it changes with the server), the next cursor, and the next locks.
 fn read_page(
     node: &Node,
     connection: &mut Connection,

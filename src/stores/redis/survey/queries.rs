@@ -35,7 +35,7 @@ pub(super) struct KeyQueries<'a> {
     are_locks: bool,
 }
 
-/// The locks that were found. `others` has the names that are not locks or were refused, each with the reason.
+/// The locks that were found. `others` has the keys that are not locks or that the server refused, each with the reason.
 #[derive(Default)]
 pub(super) struct FoundLocks {
     pub(super) found: Vec<LockInfo>,
@@ -246,8 +246,7 @@ impl<'a> KeyQueries<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // A reader's hold whose TTL key is gone has expired. Its field stays until the next request for the lock
-                // removes it.
+                // A reader's hold whose TTL key is gone has expired, although its field is still there.
                 info.holders.retain(|holder| {
                     let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");

@@ -79,7 +79,6 @@ impl Topology {
         }
     }
 
-    /// Checks the sentinels and the replicas.
     pub(crate) fn watchers(&self, deadline: Instant) -> Vec<HealthWarning> {
         match self {
             Topology::One(node) => node.pool.connector.watchers(deadline),

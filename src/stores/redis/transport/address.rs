@@ -25,7 +25,7 @@ pub(crate) struct Address {
     pub(super) place: ConnectionAddr,
     /// The user, the password, and the database.
     pub(super) settings: RedisConnectionInfo,
-    /// Returns the user and the password for each connection. The result replaces the user and the password of `settings`.
+    /// Returns the user and the password for each connection.
     pub(super) provider: Option<Arc<CredentialsProvider>>,
     /// The name of the server in messages, without a password.
     pub(crate) node: Arc<str>,
@@ -167,8 +167,7 @@ impl Address {
         self
     }
 
-    /// Sets TLS, or removes it for `None`. If the server has only an IP address, a certificate for the host of one of
-    /// `others` is accepted too.
+    /// Sets TLS, or removes it for `None`. A server with an IP address may have a certificate for a host of `others`.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,

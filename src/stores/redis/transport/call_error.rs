@@ -20,8 +20,7 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// Nothing was sent, because the server must not vote in a quorum now. For example, it has just restarted. The value is
-    /// the reason.
+    /// Nothing was sent, because the server may not vote in a quorum, for example after a restart. The value is the reason.
     Unfit(String),
 }
 
@@ -146,8 +145,7 @@ impl CallError {
         matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
-    /// Returns the reason, as text for users. Removes the position in the script and the code `TRYAGAIN` from an error
-    /// reply.
+    /// Returns the reason for users. From an error reply, removes the position in the script and the code `TRYAGAIN`.
     pub(crate) fn into_reason(self) -> Reason {
         match self {
             CallError::NotSent(reason)
@@ -169,8 +167,7 @@ impl CallError {
         }
     }
 
-    /// Stores this error if `kept` is empty. An error reply or a TLS failure also replaces a stored error, because no retry
-    /// cures it.
+    /// Stores this error if `kept` is empty. Error replies and TLS failures replace a stored error, as no retry cures them.
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);

@@ -27,8 +27,7 @@ const MOST_KEPT: usize = 1 << 16;
 
 const READ_AT_ONCE: usize = 4096;
 
-/// The time-out of a socket may end up to this long after the deadline of a request. This saves most system calls that set
-/// it.
+/// A socket's time-out may end up to this long after a request's deadline. So few requests need a system call to set it.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]

@@ -74,9 +74,8 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Records the result of a search for the master. `began` is the generation in which the search began. Returns the
-    /// generation for connections to `node`. Returns `None` if the generation is no longer `began` and `node` is not the
-    /// known master.
+    /// Records that a search for the master, which began in the generation `began`, found `node`. Returns the generation for
+    /// connections to `node`. Returns `None` if the generation has changed since, unless `node` is the known master.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(known_master.last(), Some(Arc::clone(&b)));
         assert_eq!(known_master.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
-        // To find the previous master again is no takeover. To find another master is a takeover.
+        // Only finding another master than the previous one is a takeover.
         assert_eq!(taken_over.load(Ordering::Relaxed), 1);
         known_master.suspect(2);
         assert_eq!(known_master.found(&a, 3), Some(3));

@@ -80,8 +80,8 @@ impl Tunnel {
 
 /// Forwards bytes between `near` and the server until either closes the connection. The login must end by `deadline`.
 ///
-/// This function sends an SSL request before the login of the crate `mysql`. The crate does not count this packet, so the
-/// function adjusts the sequence numbers of later login packets by one.
+/// This function sends an SSL request, of which the crate `mysql` does not know. So it adjusts the sequence numbers of later
+/// login packets by one.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,

@@ -8,8 +8,7 @@ fn words(items: &[&str]) -> Option<Says> {
     Some(Says::answer(Value::Array(items)))
 }
 
-/// The server refuses an inspection with `words`, and replies `rights` to the test of rights. Returns the missing rights
-/// that the error names.
+/// Refuses an inspection with `words`, and replies `rights` to the test of rights. Returns the rights that the error names.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
     let server = answering(vec![Some(Says::error(words)), rights]);
     let told = server.store().inspect(&id_of(&claim(0)), None, soon());

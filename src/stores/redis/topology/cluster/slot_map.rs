@@ -17,7 +17,7 @@ pub(super) struct SlotMap {
     /// The masters of single slots that have moved since the last refresh, according to redirections.
     pub(super) moved: HashMap<u16, Arc<Shard>>,
     pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
-    /// The nodes to query for the next map: the seeds, and the nodes of this map.
+    /// The nodes that are queried for the next map: the seeds, and the nodes of this map.
     pub(super) sources: Vec<Seed>,
     /// Whether unlock messages use `SPUBLISH`; `None` while unknown.
     pub(super) is_sharded: Option<bool>,

@@ -59,8 +59,7 @@ impl Sentinel {
     /// Queries the sentinel for the master `name`. Returns `None` if the sentinel does not know this name.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
-            // A server that does not know the command is no sentinel. If the user lacks the right, the error has another
-            // text.
+            // A sentinel knows the command. If the user lacks the right to it, the error has another text.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
                 return Err(CallError::wrong_kind(NO_SENTINEL));
             }
@@ -118,7 +117,7 @@ pub(super) fn report_in(address: &Value, details: &Value) -> Option<Report> {
     let (host, port) = (item_at(address, 0)?, item_at(address, 1)?);
     let field = |name: &str| field_of(details, name);
     let epoch = field("config-epoch").and_then(|epoch| epoch.parse().ok());
-    // The run id is empty right after a failover.
+    // Right after a failover, sentinels report an empty run id.
     let run_id = field("runid").filter(|id| !id.is_empty());
     let server_id = run_id.map(|id| ServerId::RunId(id.into()));
     Some(Report {

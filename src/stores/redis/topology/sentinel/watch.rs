@@ -76,8 +76,8 @@ impl Shared {
     }
 
     /// If another master is accepted, stops using the master of the generation `began`. Other clients may acquire the same
-    /// locks on the accepted master, even if this client cannot reach the accepted master. Returns true until the client has
-    /// connected to the accepted master.
+    /// locks on the accepted master, even if it is unreachable from here. Returns true until the client has connected to the
+    /// accepted master.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;

@@ -161,8 +161,8 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // The client does not know the server's time yet, so the server refuses the first request as late. The
-                    // refusal contains the server's time, and the client retries with it.
+                    // Without the server's time, the first request is refused as late. The refusal contains the time for a
+                    // retry.
                     has_time = false;
                     Value::Nil
                 }

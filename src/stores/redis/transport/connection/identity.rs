@@ -1,4 +1,4 @@
-//! The identity of a server. Redlock queries it to detect restarts and replaced keys.
+//! The identity of a server. Redlock queries it to detect a restarted server, or one whose keys were replaced.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

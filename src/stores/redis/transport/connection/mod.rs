@@ -51,9 +51,8 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 /// A connection that was idle for longer than this is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. The
-/// value is [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s, because a script may read the clock up to 1 s after
-/// its request arrived.
+/// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. It is
+/// [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s, as a script may read the clock 1 s after its arrival.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);

@@ -31,7 +31,7 @@ pub(crate) enum NotReady {
     NotConnected,
     /// All connections of the pool are in use. The value is the size of the pool.
     Busy(u32),
-    /// The server must not vote in a quorum now. The value is the reason.
+    /// The server may not vote in a quorum. The value is the reason.
     Unfit(String),
 }
 
@@ -127,8 +127,7 @@ impl Pool {
         }
     }
 
-    /// Opens a connection for later use, if a slot is free. An error is not reported here, because the next use of the slot
-    /// connects again.
+    /// Opens a connection for later use, if a slot is free. An error is ignored, because the next use connects again.
     pub(crate) fn prepare(&self, deadline: Instant) {
         if let Ok(mut slot) = self.slots.try_get() {
             let connected = self.connected(&mut slot, deadline);
@@ -169,8 +168,7 @@ impl Pool {
         Err(fault)
     }
 
-    /// Takes the connection out of a slot, and reads the replies that its earlier users left unread. Returns `None` if the
-    /// connection is not usable.
+    /// Takes the connection out of a slot, and reads the replies that its earlier users left unread. `None`: not usable.
     fn usable(
         &self,
         slot: &mut Slot<Box<Connection>>,

@@ -1,8 +1,8 @@
 //! TLS sessions, with rustls.
 //!
 //! The session is behind a mutex, because one thread may write while another one reads. The mutex is not held during
-//! blocking socket calls. A dropped connection sends no `close_notify`, because a `close_notify` of a forked child would end
-//! the session of the parent.
+//! blocking socket calls. A dropped connection sends no `close_notify`, because a forked child would thereby end the session
+//! of its parent.
 
 mod config;
 mod refusal;

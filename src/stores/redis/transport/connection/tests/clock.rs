@@ -1,4 +1,3 @@
-//! The estimate of the server's clock.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;

@@ -1,4 +1,3 @@
-//! Replies that arrive in pieces or late.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;

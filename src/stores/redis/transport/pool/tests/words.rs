@@ -1,5 +1,3 @@
-//! Error replies for missing scripts and commands.
-
 use super::*;
 
 #[test]

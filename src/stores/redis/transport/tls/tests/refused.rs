@@ -1,5 +1,3 @@
-//! Failures that a retry does not cure.
-
 use std::error::Error;
 use std::fmt;
 

@@ -56,7 +56,7 @@ fn buffered_bytes_need_no_socket() {
 #[test]
 fn a_partial_record_has_no_plain_text() {
     let (mut session, socket, mut end) = session();
-    // Session tickets arrive first.
+    // The session tickets, which contain no application data, arrive first.
     until(|| socket.has_arrived());
     let unasked = session.read(&socket, &mut [0; 8]).unwrap_err();
     assert_eq!(unasked.kind(), io::ErrorKind::Interrupted);
