@@ -37,8 +37,8 @@ pub(crate) use traffic::{ConnectionCounter, Opened};
 /// Leases longer than this are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Every operation returns by its `deadline`. A server executes an operation as one atomic step. If an operation changes
-/// holds, an `Err` means that nothing was changed. If the outcome is not known, the operation returns [`Outcome::Unknown`].
+/// Every operation returns by its `deadline`. A server executes an operation as one atomic step. An operation that changes
+/// holds returns `Err` only if it changed nothing. If its outcome is not known, it returns [`Outcome::Unknown`].
 pub(crate) trait Store: Send + Sync {
     /// Acquires the lock, or re-enters it if `claim.count` is above 0. If `claim.is_renewed` is true, the store also
     /// prepares the connection that will renew the hold.
@@ -55,9 +55,10 @@ pub(crate) trait Store: Send + Sync {
     /// Renews each hold with the lease of its claim. Returns one outcome per claim, in the order of `claims`.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Resolves in-doubt requests that all have the same [`Store::node`]. Returns one outcome per request, in the order of
-    /// `in_doubts`. `true` means that nothing of the request is left in the store, and that the request can no longer take
-    /// effect. If a request gets no reply or `deadline` passes, the outcomes of later requests are missing.
+    /// Releases what requests with an unknown outcome may have acquired. All these requests have the same [`Store::node`].
+    /// Returns one outcome per request, in the order of `in_doubts`. `true` means that nothing is left to release, and that
+    /// the request can no longer take effect. If a request gets no reply or `deadline` passes, the outcomes of later
+    /// requests are missing.
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>>;
 
     /// Frees the lock, whichever client holds it. Returns whether the lock was held.
@@ -79,10 +80,11 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Vec<LockInfo>>;
 
-    /// Subscribes a refused waiter to the messages that make it attempt again. `entry` is the queue entry of the waiter in
-    /// the store, if any. Messages for a queue entry reach only the waiter of that entry.
+    /// Subscribes a refused waiter to the messages after which it attempts again. `entry` is the queue entry of the waiter
+    /// in the store, if any. Messages for a queue entry reach only the waiter of that entry.
     ///
-    /// `source` is the parker's number for the first message source of this store. Several stores may wake one parker.
+    /// Several stores may wake one parker, which numbers the nodes that send it messages. `source` is the number of the
+    /// first node of this store.
     fn subscribe(
         &self,
         lock: &LockId,
@@ -149,8 +151,8 @@ pub(crate) enum Left<'a> {
     Nothing,
     /// Nothing. The store may omit the unlock message if sending it is expensive.
     NothingQuietly,
-    /// The hold of a waiter of the same client, with a hold count of 1. The store sends no unlock message. Used only if
-    /// [`Facts::hands_off`] is true.
+    /// The store passes the hold to this claim of a waiter of the same client, with a hold count of 1. It sends no unlock
+    /// message. Used only if [`Facts::hands_off`] is true.
     Successor(&'a Claim),
 }
 
@@ -158,7 +160,7 @@ pub(crate) enum Left<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreEntry<'a> {
     OfLock(&'a VisitorId),
-    /// An entry in the queue of a condition. Its visitor id is the ticket of one wait.
+    /// An entry in the queue of a condition. The visitor id identifies one wait.
     OfCondition(&'a Arc<str>, &'a VisitorId),
 }
 
@@ -231,7 +233,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, but its outcome is not known.
     Unknown {
-        /// If the request was a hand-off, the hold of the successor is in doubt as well, until the same server time.
+        /// After a hand-off request, the successor may have the hold. The time limits in `in_doubt` apply to it, too.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -259,7 +261,7 @@ pub(crate) struct Granted {
     pub(crate) fence: Option<u64>,
     /// The remaining life of the key, if the key expires before the lease ends.
     pub(crate) life: Option<Duration>,
-    /// The part of this call that is in doubt, such as an earlier attempt without a reply.
+    /// Requests of this call that got no reply and may still be executed, such as an earlier attempt.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -279,8 +281,8 @@ pub(crate) struct Released {
     /// How many subscribers outside this client's queue receive the unlock messages of the lock.
     pub(crate) others: u32,
     pub(crate) successor: Option<Granted>,
-    /// The part of this call that is in doubt. After a full release, some nodes may still have the hold. After a release of
-    /// one level, an earlier attempt without a reply may still arrive.
+    /// Requests of this call that got no reply. After a full release, some nodes may still have the hold. After a release of
+    /// one level, an earlier attempt may still be executed.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -320,14 +322,14 @@ pub(crate) enum Renewal {
     Unknown(String),
 }
 
-/// Every store refuses a request that arrives later than this after the deadline of the request, on this client's clock.
+/// Every store refuses a request that arrives more than this time after its deadline, measured by this client's clock.
 ///
-/// A store enforces this limit with the expiry in the request. `clock::Offset::expiry` calculates the expiry with a slack.
-/// The slack must be less than this limit by [`EXPIRY_DRIFT`] and by the longest time between the arrival and the effect of
-/// a request.
+/// Each request contains an expiry in server time, which `clock::Offset::expiry` calculates from the deadline and a `slack`.
+/// That `slack` must be this constant minus [`EXPIRY_DRIFT`], minus the longest time between arrival and effect of a
+/// request.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
-/// How far clocks may drift apart within [`EXPIRY_SLACK`].
+/// How far the clocks of client and server may drift apart during [`EXPIRY_SLACK`].
 pub(crate) const EXPIRY_DRIFT: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]

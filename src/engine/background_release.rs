@@ -1,7 +1,7 @@
-//! Resolves in-doubt requests and sends queued releases in the background, as soon as the store can be reached.
+//! Sends releases in the background, and repeats each of them until the store confirms it. Some of them release what a
+//! request without a reply may have acquired.
 //!
 //! Each server with open releases has a thread. So a silent server delays neither renewals nor releases at other servers.
-//! Each call sends a batch of due releases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct State {
     open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
-    /// Set by the shutdown. Until this instant, an owed release is repeated if some nodes of the store have not replied.
+    /// Set by the shutdown. In a quorum, a failed release with `is_owed` is repeated until this instant.
     owed_until: Option<Instant>,
 }
 
@@ -39,7 +39,7 @@ struct OpenRelease {
     in_doubt: InDoubt,
     due: Instant,
     backoff: Backoff,
-    /// True if an attempt has to be made even during the shutdown.
+    /// True if the shutdown must not drop this release before an attempt.
     is_owed: bool,
 }
 
@@ -93,7 +93,7 @@ impl Resolver {
         u64::try_from(open).unwrap_or(u64::MAX)
     }
 
-    /// Makes each thread end after its current call and its owed releases. Returns the threads.
+    /// Makes each thread end after its current call and its releases with `is_owed`. Returns the threads.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         for open in state.open.values_mut() {

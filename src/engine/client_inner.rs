@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// On a busy machine, a socket timeout, a thread's wake-up and the clean-up after a request may take this long.
+/// A request ends this long before its caller must return. On a busy machine, a late wake-up and the clean-up take time.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -141,8 +141,8 @@ impl ClientInner {
         process::id() != self.pid
     }
 
-    /// Fails in a forked child. The child owns no holds of its parent. Mutexes that other threads of the parent had locked
-    /// stay locked in the child.
+    /// Fails in a forked child, which owns no holds of its parent. Mutexes that other threads of the parent had locked stay
+    /// locked in the child.
     pub(crate) fn not_forked(&self, lock: &Arc<str>) -> Result<()> {
         let lock = || Arc::clone(lock);
         let forked = || Error::Forked { lock: lock() };

@@ -53,11 +53,11 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// Cancelled entries are removed early only if their number exceeds this one.
+    /// Up to this number of cancelled entries, none is removed before it is due.
     const SWEEP_FROM: usize = 64;
 
-    /// Adds an entry. Wakes the thread only if its alarm is later than `due`, so that a short hold causes no wake-up. After
-    /// [`Timer::close`], adds nothing and returns false.
+    /// Adds an entry. Wakes the sleeping thread only if `due` is before its alarm. After [`Timer::close`], adds nothing and
+    /// returns false.
     pub(crate) fn schedule(&self, due: Instant, item: T) -> bool {
         let mut inner = self.inner.lock();
         if inner.closed {

@@ -10,16 +10,16 @@ pub(crate) const CONDITION_ENTRY_LIFE: Duration = Duration::from_secs(10);
 pub(crate) struct ConditionOp<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) condition: &'a Arc<str>,
-    /// In a wait, the ticket of the wait. In a signal, the visitor id of the signaller's hold.
+    /// In a wait, an id of this wait (the ticket). In a signal, the visitor id of the signaller's hold.
     pub(crate) visitor: &'a VisitorId,
     pub(crate) step: ConditionStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConditionStep<'a> {
-    /// Joins the end of the queue, if the store has this hold.
+    /// Joins the end of the condition's queue, if the store has the hold with this visitor id.
     Enlist(&'a VisitorId),
-    /// Queries whether the entry was signalled. If not, extends the life of the entry.
+    /// Queries whether the waiter's queue entry was signalled. If not, extends the life of the entry.
     Look,
     /// Leaves the queue, unless the entry was signalled.
     Leave,
@@ -48,11 +48,11 @@ pub(crate) enum ConditionAnswer {
     Signalled(u32),
 }
 
-/// A queue entry that may remain in the store after an in-doubt request or a failed wait.
+/// A queue entry that may remain in the store after a request without a reply, or after a failed wait.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
-    /// Whether the waiter may have received a signal without using it. If so, and the entry is no longer in the queue,
-    /// another waiter gets the signal.
+    /// Whether the waiter may have been signalled. If so, and the entry is no longer in the queue, another waiter gets the
+    /// signal.
     pub(crate) was_told: bool,
 }

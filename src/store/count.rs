@@ -39,7 +39,8 @@ pub(crate) enum CountStep {
     AddIfThere(i64),
     /// Sets the count to 0. Returns the former count.
     Drain,
-    /// Removes the owner record of the visitor `CountOp::request`. Returns 1, or 0 if the visitor had no record.
+    /// Removes the record that the visitor `CountOp::request` owns permits; they stay acquired. Returns 1, or 0 without a
+    /// record.
     Forget,
     /// Deletes the count. Returns 1, or 0 if no count exists.
     Delete,

@@ -15,18 +15,18 @@ const LONGEST_WAY: Duration = Duration::from_secs(30);
 /// How many requests [`resolve_each`] resolves at the same time.
 const RESOLVED_AT_ONCE: usize = 8;
 
-/// An in-doubt request. The request may have written the field `visitor` to the store, or may write the field later.
+/// A request with an unknown outcome. It may have written the field `visitor` to the store, or may write the field later.
 #[derive(Debug, Clone)]
 pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    /// `Some` if the request concerns an entry in the queue of a condition, not a hold. In this case, `visitor` is the
-    /// ticket of the entry.
+    /// `Some` if the request concerns an entry in the queue of a condition, not a hold. In this case, `visitor` identifies
+    /// the wait.
     pub(crate) place: Option<EntryInDoubt>,
     /// For each node, the time in ms on the node's clock after which the node refuses the request. A release after that time
-    /// resolves the request at that node. `None` means that the node is resolved. A node beyond the end of the list has the
-    /// value of the last listed node.
+    /// resolves the request at that node. `None` means that nothing is left to release at the node. A node beyond the end of
+    /// the list has the value of the last listed node.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
     /// The latest end of a lease that the request may set.
     pub(crate) ends: BootInstant,

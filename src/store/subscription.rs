@@ -27,10 +27,11 @@ impl Delivery {
 
 /// The entry of a waiter in the client's queue, with the objects that deliver messages to the entry.
 pub(crate) struct Subscription {
-    /// Declared before `keep`, and so dropped before `keep`: the entry must leave its queue before its message sources end.
+    /// Dropped before `keep`, because it is declared first. So the waiter leaves its queue before dropping `keep` ends the
+    /// delivery of messages.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
-    /// The number of message sources of the parker that this subscription uses.
+    /// The number of nodes that send messages to this subscription. The parker numbers each of them.
     pub(crate) sources: u32,
     /// The longest random pause between a message and the next attempt, so that waiters do not attempt all at once.
     pub(crate) jitter: Duration,

@@ -263,7 +263,7 @@ pub(crate) struct Position {
     pub(crate) is_over: bool,
     /// The servers whose survey is complete.
     pub(crate) done: Vec<Arc<str>>,
-    /// The server to which `cursor` belongs, and the generation of the connection to that server.
+    /// The server to which `cursor` belongs, and the generation of its connection, which rises when the master changes.
     pub(crate) at: Option<(Arc<str>, u64)>,
     pub(crate) cursor: u64,
     /// The processes that are connected to the server `at`.
@@ -308,13 +308,13 @@ pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> 
         let holding = told.iter().filter(|info| held_by(info, &it.visitor));
         holding.count()
     };
-    // Takes the holder that most nodes have. Attempts without a majority may have left other holders.
+    // Takes the holder that most nodes have. Attempts without a majority may have left other holders at some nodes.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
     told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
-    // From longest to shortest. A hold without an end is the longest. A majority has the lock until the `needed`-th entry
-    // ends.
+    // Sorts from longest to shortest. A hold without an end counts as the longest. A majority has the lock until the
+    // `needed`-th entry ends.
     expires.sort_unstable_by_key(|it| std::cmp::Reverse(it.unwrap_or(Duration::MAX)));
     let last = needed.min(expires.len()).saturating_sub(1);
     let held = told.len();

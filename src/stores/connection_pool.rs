@@ -1,8 +1,7 @@
 //! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A new slot is empty. The borrower of the slot opens a connection, with its own deadline and errors, and leaves the
-//! connection in the slot. So the pool itself does no I/O. It limits the number of connections, queues borrowers and closes
-//! idle connections.
+//! A new slot is empty. Its borrower opens a connection by its own deadline, and leaves the connection in the slot. So the
+//! pool itself does no I/O. It limits the number of connections, queues borrowers and closes idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -162,8 +161,8 @@ impl<C: Send + 'static> Slots<C> {
         drop(closed);
     }
 
-    /// Ends the effect of [`Slots::close`], so that connections are kept after use. A quorum needs this for the servers of
-    /// clients that were shut down.
+    /// Ends the effect of [`Slots::close`], so that connections are kept after use. A quorum may use the server of a client
+    /// that was shut down.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::Relaxed);
     }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use crate::ground::time;
 
-/// A wait for a connection leaves at least this time for the reply. If half of the remaining time is less, it leaves that
-/// half.
+/// A request that waits for a connection keeps at least this time for its reply, or half of its remaining time if that is
+/// less.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
-/// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline. A request sent
-/// at the deadline would get no reply in time and end in doubt.
+/// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline, because a
+/// request sent at the deadline would get no reply in time.
 pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))

@@ -1,4 +1,4 @@
-//! The classes of locks. The number of classes is bounded, because classes are labels of metrics.
+//! Groups locks into classes, which are labels of metrics. The number of classes is bounded, because labels are never freed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -11,8 +11,7 @@ const MOST_CLASSES: usize = 64;
 /// The class of locks without a class of their own.
 const REST: &str = "other";
 
-/// The longest class name in bytes. A lock with a longer one is counted as [`REST`]. Lock names may have 512 bytes, and
-/// labels are never freed.
+/// The longest class name in bytes. A lock with a longer class name is counted as [`REST`].
 const LONGEST: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -140,7 +140,7 @@ impl Counters {
         });
     }
 
-    /// A thread of the watchdog has died. Without renewals, no hold of this client is valid.
+    /// Notes that a thread of the watchdog has died. Without renewals, no hold of this client is valid.
     pub(crate) fn watchdog_died(&self) {
         self.has_no_watchdog.store(true, Ordering::Release);
     }

@@ -10,7 +10,7 @@ use crate::ground::sync::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct OwnerHolds {
     pub(super) stacks: Mutex<ByName>,
-    /// For each member of a `MultiLock` of this thread, the `MultiLock` that last held the member.
+    /// Maps each member of a `MultiLock` to the `MultiLock` that last held the member.
     pub(super) parts: Mutex<HashMap<LockKey, LockKey>>,
 }
 
@@ -22,10 +22,10 @@ pub(super) struct ByName {
     pub(super) sweep_at: usize,
 }
 
-/// A lost hold that was not unlocked is remembered until its thread has begun this many later holds.
+/// An owner keeps a lost hold that was not unlocked until it has begun this many later holds.
 pub(super) const LOSSES_KEPT: u64 = 256;
 
-/// With fewer names than this, nothing is removed.
+/// With fewer lock names than this, `ByName::sweep` is not called.
 pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -97,14 +97,15 @@ impl OwnerHolds {
         current.is_some_and(|hold| hold.excludes_overlap())
     }
 
-    /// Adds a new hold. An earlier current hold was lost, and becomes `last_lost`.
+    /// Adds a new hold. If the stack has a current hold, that hold was lost, and becomes `last_lost`.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
             let mut whole_of = self.parts.lock();
             whole_of.retain(|_, whole| self.stands(whole));
             whole_of.extend(parts.iter().map(|part| (part.clone(), key.clone())));
         }
-        // Dropped after the mutex is unlocked, because dropping a hold may end its span, which calls the user's subscriber.
+        // Dropped after the mutex is unlocked, because dropping a hold may end its tracing span, which calls the user's
+        // subscriber.
         let _forgotten;
         let mut by_name = self.stacks.lock();
         by_name.begun += 1;
@@ -132,7 +133,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Uses up one lapsed level, because the guard of a lost hold was dropped.
+    /// Called when the guard of a lost hold is dropped. Reduces `lapsed` by one.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
@@ -143,7 +144,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Uses up one lapsed level, and returns the lost hold.
+    /// Reduces `lapsed` by one, and returns the last lost hold.
     pub(crate) fn take_lapsed(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;
@@ -160,8 +161,8 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Removes and returns the stacks of lost holds that were never unlocked and are older than [`LOSSES_KEPT`]. The sweep
-    /// runs when the number of names has doubled, so that the amortised cost is constant.
+    /// Removes and returns the stacks whose last hold is over and precedes more than [`LOSSES_KEPT`] later holds. Called
+    /// when the number of names has doubled, so that the amortised cost is constant.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
         let begun = self.begun;

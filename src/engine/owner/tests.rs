@@ -11,7 +11,7 @@ use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::ground::claim::{Kind, LockId};
 use crate::{Client, Error, Guard, Lock, MultiLock};
 
-/// Returns how many lock names, and how many members of a `MultiLock`, are remembered for the calling thread.
+/// Returns how many lock names, and how many members of a `MultiLock`, the owner of the calling thread has stored.
 fn remembered() -> (usize, usize) {
     let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().stacks.len();
@@ -194,7 +194,7 @@ fn a_multi_lock_is_reentrant_and_refuses_overlaps() {
         c.unlock().unwrap();
         both.unlock().unwrap();
         both.unlock().unwrap();
-        // The last `MultiLock` that held the member is remembered.
+        // The owner remembers which `MultiLock` last held `a`. After both unlocks, `a` can be locked alone.
         assert!(others.try_lock().unwrap());
         others.unlock().unwrap();
         assert!(a.try_lock().unwrap());

@@ -177,7 +177,7 @@ fn closing_wakes_the_thread() {
     assert_eq!(told.recv_timeout(LONG), Ok(true));
 }
 
-/// Waits until `thread` sleeps at the timer. Returns the line of its status that counts its sleeps.
+/// Waits until `thread` sleeps at the timer. Returns the line of its `status` file that counts its sleeps.
 #[cfg(target_os = "linux")]
 fn sleeps(timer: &Timer<Item>, thread: &std::path::Path) -> Option<String> {
     while !timer.inner.lock().asleep {

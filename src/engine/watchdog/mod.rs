@@ -173,7 +173,7 @@ impl Watchdog {
         self.resolver.open()
     }
 
-    /// Reports a loss because every remaining lease has ended. The caller releases the hold.
+    /// Reports the hold as lost, because the leases of its remaining levels have ended. The caller releases the hold.
     pub(crate) fn report_expired(&self, hold: &Hold) {
         self.unwatch(hold);
         self.tell_lost(hold, LossCause::LeaseEnded);
@@ -207,7 +207,7 @@ impl Watchdog {
     }
 
     /// Removes the queue entry of a waiter in the background, even during the shutdown. After the shutdown, the calling
-    /// thread removes the entry until `deadline`.
+    /// thread tries to remove the entry until `deadline`.
     pub(crate) fn give_up_entry(&self, mut place: InDoubt, deadline: Instant) {
         if self.resolver.queue(place.clone(), true) {
             return;
@@ -229,7 +229,7 @@ impl Watchdog {
         self.running.store(false, Ordering::Release);
         self.timer.close();
         handles.extend(self.resolver.close());
-        // The timer is closed, so [`Watchdog::watch`] abandons each later hold.
+        // The timer is closed, so [`Watchdog::watch`] abandons each hold that begins later.
         self.holds().iter().for_each(|hold| hold.abandon());
         self.hook.close(hook_until);
         for handle in handles {
@@ -246,7 +246,7 @@ impl Watchdog {
 
 #[cfg(feature = "in-memory")]
 impl ClockListener for Watchdog {
-    /// A test that has advanced the clock expects that lapsed holds have ended and all others are renewed.
+    /// After advancing the clock, a test expects that expired holds have ended and that all others are renewed.
     fn clock_moved(&self) {
         let mut holds = self.holds();
         holds.retain(|hold| match hold.lapse() {
@@ -268,7 +268,7 @@ impl Watchdog {
         self.resolver.queue(in_doubt, false);
     }
 
-    /// Marks a hold as lost. If the store may have the hold, it is released in the background.
+    /// Marks a hold as lost. If the store may still have the hold, it is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
         // Both sides of a read-write lock share a key. If one side is lost, renewals of the other side may have kept the key
         // with the lost side's count.
@@ -276,7 +276,7 @@ impl Watchdog {
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone
             || self.store.facts().is_composite;
-        // `lose` itself resolves a hold with `may_outlast`.
+        // If `hold.may_outlast()`, `lose` itself queues the release.
         let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {

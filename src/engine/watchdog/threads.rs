@@ -43,7 +43,7 @@ impl Timed for Job {
 }
 
 impl Watchdog {
-    /// Reports the ends of validities and queues renewals that are due. Waits only for the timer.
+    /// Reports holds whose validity has ended, and queues renewals that are due. Waits only for the timer.
     pub(super) fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
         let mut panic_guard = PanicGuard {
             watchdog: self,
@@ -120,8 +120,8 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // A batch may take a quarter of its shortest `pace`. A hold that becomes due during the batch waits
-                    // until the batch ends. It must then be renewed before its own lease ends.
+                    // A batch may take at most a quarter of its shortest lease (`pace`). A hold that becomes due during the
+                    // batch is renewed after it, before its own lease ends.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);
@@ -133,7 +133,7 @@ impl Watchdog {
         if claims.is_empty() {
             return;
         }
-        // A reply after the latest end of a validity would extend no hold.
+        // A reply after `last_end` would be too late for every hold of the batch.
         let deadline = (begun.instant + budget).min(begun.instant_of(last_end));
         let renew = || self.store.renew(&claims, deadline);
         let outcomes = self.client.request("renew", renew);

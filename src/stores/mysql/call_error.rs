@@ -27,7 +27,7 @@ pub(crate) enum CallError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Another transaction has locked a row. The server has undone the statement.
+    /// Another transaction has locked a row. The server has rolled the statement back.
     WaitTimeout,
     /// The server rolled the transaction back to resolve a deadlock.
     Deadlock,
@@ -41,7 +41,7 @@ pub(crate) enum Class {
     Passing,
     /// The session was killed; the statement may have taken effect.
     Killed,
-    /// The server refused to insert a NULL name, which a statement inserts if it arrives after its expiry.
+    /// The statement arrived after its expiry. It then inserts a NULL name, which the server refuses.
     Late,
     Other,
 }

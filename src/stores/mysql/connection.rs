@@ -20,7 +20,7 @@ use crate::store::{EXPIRY_DRIFT, EXPIRY_SLACK, Opened};
 use crate::stores::host_names;
 use crate::stores::redis::{Fault, Tunnel};
 
-/// The socket timeout may exceed the deadline by this much, to avoid a system call for every request.
+/// The socket timeout may exceed the deadline by this much, so that not every request needs a system call to set it.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 /// A statement may start this long after its deadline, by the client's clock.
@@ -101,8 +101,8 @@ impl Connection {
             opts = opts.socket(opened.path.to_str());
             tunnel = Some(opened);
         } else if address.opts.get_socket().is_none() {
-            // The driver would resolve the name without a timeout, and would try only the first address. So it gets that
-            // address.
+            // The driver would resolve the name without a timeout, and would try only the first address. So the driver gets
+            // the first address instead of the name.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -179,10 +179,10 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket timeouts to the time left until `deadline`. Returns whether the sockets have these timeouts now.
+    /// Sets the socket timeouts to the time left until `deadline`. Returns whether the socket has these timeouts now.
     ///
-    /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed, and
-    /// the connection is replaced.
+    /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed, so
+    /// the caller replaces the connection.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));

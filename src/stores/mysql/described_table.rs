@@ -10,7 +10,7 @@ use super::keys::Ident;
 use crate::ground::error::database::DatabaseError;
 use crate::ground::error::{Error, Result};
 
-/// Returns one row per column of the table `:t`. The query uses no `GROUP_CONCAT`, whose result the server may cut.
+/// Returns one row per column of the table `:t`. The query uses no `GROUP_CONCAT`, whose result the server may truncate.
 const DESCRIBE: &str = "SELECT COLUMN_NAME, LOWER(DATA_TYPE), \
      COALESCE(CHARACTER_OCTET_LENGTH, DATETIME_PRECISION, 0), IS_NULLABLE = 'YES', \
      (SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = :t), \
@@ -108,13 +108,13 @@ impl Table {
         }
     }
 
-    /// Checks the check column of an optimistic update.
+    /// Checks the version or time column that an optimistic update compares before it writes.
     pub(super) fn check_rises(&self, name: &str, is_time: bool) -> Result<(), String> {
         let column = self.column(name)?;
         let reason = if is_time && !matches!(&*column.kind, "datetime" | "timestamp") {
             "holds the time of the last update, so it has to be a DATETIME or TIMESTAMP"
         } else if !is_time && (!column.is_integer() || column.is_nullable) {
-            // NULL + 1 is NULL, which would hide every conflict.
+            // NULL + 1 is NULL, so a NULL version would never change, and no conflict would be found.
             "holds the version, so it has to be an integer and NOT NULL"
         } else {
             return Ok(());

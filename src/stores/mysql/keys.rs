@@ -10,7 +10,7 @@ use crate::ground::error::{Error, Result};
 pub(crate) struct Ident(Arc<str>);
 
 impl Ident {
-    /// Fails for a name that needs escaping, so that no text of the user is ever escaped.
+    /// Fails for a name that needs escaping, so that this library never has to escape a name.
     pub(crate) fn new(name: &str) -> Result<Ident> {
         let mut bytes = name.bytes();
         let is_plain = bytes

@@ -9,7 +9,8 @@
 /// The server's time in microseconds since 1970. Unlike `UNIX_TIMESTAMP`, it does not depend on the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// A reply from this value on means that another visitor holds the lock. The excess is the remaining lease in microseconds.
+/// A reply of this value or more means that another visitor holds the lock. The excess is the remaining lease in
+/// microseconds.
 ///
 /// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;
@@ -79,10 +80,10 @@ impl Statements {
         let freed = "holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL";
         Statements {
             // A late request inserts a NULL name, which fails with error 1048. If another visitor holds the lock,
-            // LAST_INSERT_ID must be replaced. Otherwise the time of the rejected insert would be read as a token. A second
-            // copy of the request finds its own visitor in the row. That copy keeps the count and does not shorten the
-            // lease, because later requests may have changed both. If assignments see new values, `owner` is already set
-            // when `expires_at` is assigned. In that case, only `acquired_at` shows whether the grant is new.
+            // LAST_INSERT_ID must be overwritten. Otherwise the client would read the time of the rejected insert as a
+            // token. A second copy of the request finds its own visitor in the row. That copy keeps the count and does not
+            // shorten the lease, because later requests may have changed both. If assignments see new values, `owner` is
+            // already set when `expires_at` is assigned. In that case, only `acquired_at` shows whether the grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

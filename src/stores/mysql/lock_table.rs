@@ -17,7 +17,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Granted, LockInfo, Outcome, Refusal, Released};
 
-/// A request is repeated at most this many times because the clock offset was stale.
+/// How often a request is repeated if the server refuses it as late, because the known clock offset is stale.
 const CORRECTIONS: u32 = 3;
 
 #[derive(Clone, Copy)]
@@ -121,7 +121,8 @@ impl MySql {
             if !by.is_some_and(|by| by.visitor == owner || by.visitor == successor) {
                 return Ok(Err(cause_of_loss(found.as_ref())));
             }
-            // The row belongs to the hold, so the server refused the statement as too late. The clock offset is stale.
+            // The row belongs to the hold, so the server must have refused the statement as late. The known clock offset is
+            // stale.
             connection.read_time()?;
         }
         Err(CallError::NotSent(
@@ -212,7 +213,7 @@ impl MySql {
                 claim.in_doubt(copies.latest_effect()),
                 self.unknown_of(claim, "acquire", error),
             )),
-            // No copy of the upsert is in doubt.
+            // No copy of the upsert was sent without a reply.
             Err(error) => Err(self.error(&claim.name, error)),
         }
     }
@@ -251,7 +252,7 @@ impl MySql {
     }
 }
 
-/// Returns a grant without a leftover, because no late copy of its request shortens the lease.
+/// Leaves `Granted::leftover` empty, because a late copy of the request never shortens the lease.
 fn granted(sent: BootInstant, fence: u64) -> Granted {
     Granted {
         fence: Some(fence),

@@ -2,7 +2,7 @@
 //!
 //! A lock is one row, found by its name. The row stays after the release, so that its fencing token always rises. One
 //! statement acquires a free or expired row, so expired rows need no clean-up. All times are from the server's clock.
-//! Waiters poll. In each process, one thread polls for each name.
+//! Waiters poll. In each client, one thread polls for each name.
 
 mod address;
 mod call_error;
@@ -115,7 +115,7 @@ impl MySql {
 
     pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
         match error {
-            // The library's parameters fit its statements, so the reply is wrong.
+            // The library's parameters fit its statements, so the reply must be wrong.
             CallError::Usage(reason) => Error::Unexpected {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),
@@ -158,7 +158,7 @@ impl MySql {
             let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
             connection.execute(&self.statements.release, params, deadline)?;
             match in_doubt.not_after(0) {
-                // A late copy of the request may still be granted.
+                // Until this server time, a late copy of the request may still be granted.
                 Some(at) if at > 0 => Ok(connection.read_time()? / 1000 > at),
                 _ => Ok(true),
             }

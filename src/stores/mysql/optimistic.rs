@@ -1,4 +1,5 @@
-//! Optimistic updates. A row is read with its check column, and written only if the check column is unchanged.
+//! Optimistic updates. Each row has a check column with a version number or a time. A row is written only if this column is
+//! unchanged since the read.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(crate) struct VersionedTable {
 }
 
 impl MySql {
-    /// Reads the columns of a row, and the check column last. Returns `None` if there is no such row.
+    /// Reads the columns of a row, with the check column as the last one. Returns `None` if there is no such row.
     pub(crate) fn read_row(
         &self,
         table: &VersionedTable,

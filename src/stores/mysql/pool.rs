@@ -82,7 +82,7 @@ impl Pools {
     /// Opens the connection for renewals in advance, because the server may be at `max_connections` when the first renewal
     /// is due.
     pub(super) fn prepare_renewals(&self, deadline: Instant) {
-        // If the slot is in use, a renewal runs or opens the connection.
+        // If the slot is in use, a renewal is already using or opening the connection.
         if let Ok(mut slot) = self.renewals.try_get()
             && slot.is_none()
         {

@@ -1,7 +1,7 @@
 //! Row locks in users' tables by primary key.
 //!
-//! The server's queue for a row is fair. The server's timeout for this queue is in whole seconds. So in the last second of a
-//! wait, the client polls with `NOWAIT` every 20 ms.
+//! The server's timeout for a locked row is in whole seconds. So in the last second of a wait, the client polls with
+//! `NOWAIT` every 20 ms.
 //!
 //! With `innodb_rollback_on_timeout`, a lock timeout unlocks all rows of the transaction. So after each refusal, the
 //! transaction restarts and locks all rows anew.
@@ -197,7 +197,8 @@ fn lock_all(
 ) -> Result<Option<(Error, bool)>> {
     let KeyedTable { table, key: column } = target;
     for key in keys {
-        // Each request waits for one second. The next request joins the end of the server's queue for the row.
+        // If another transaction has locked the row, a request waits for at most about a second. The next request queues
+        // anew.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");

@@ -123,7 +123,7 @@ impl Session {
         };
         outcome.map_err(|error| {
             // A deadlock ends the transaction. With innodb_rollback_on_timeout, a timeout does the same. A later statement
-            // would run without the lock.
+            // would run outside of the transaction, without its locks.
             let mut is_over = error.is_busy();
             let error = match error {
                 // The server rolls the transaction back when the connection closes.
@@ -257,7 +257,7 @@ impl Drop for Session {
 impl MySql {
     /// Begins a transaction and locks the row of a hold; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
-        // The check excludes an engine without transactions, which would lock nothing.
+        // The check refuses a table engine without transactions, because it locks no rows.
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
         let slot = borrow(&self.pools.transactions, patience(self.deadline()));
         let slot = slot.map_err(|error| self.error(&claim.name, error))?;
