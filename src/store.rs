@@ -146,7 +146,7 @@ impl dyn Store + '_ {
 /// The part of a hold that stays after a release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left<'a> {
-    /// This number of levels, at least 1. The lease of the claim becomes the lease of the hold.
+    /// This hold count, at least 1. The lease of the claim becomes the lease of the hold.
     Levels(u32),
     Nothing,
     /// Nothing. The store may omit the unlock message if sending it is expensive.
@@ -325,8 +325,7 @@ pub(crate) enum Renewal {
 /// Every store refuses a request that arrives more than this time after its deadline, measured by this client's clock.
 ///
 /// Each request contains an expiry in server time, which `clock::Offset::expiry` calculates from the deadline and a `slack`.
-/// That `slack` must be this constant minus [`EXPIRY_DRIFT`], minus the longest time between arrival and effect of a
-/// request.
+/// That `slack` is this constant minus [`EXPIRY_DRIFT`], minus the longest time from the arrival of a request to its effect.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
 /// How far the clocks of client and server may drift apart during [`EXPIRY_SLACK`].

@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// A request ends this long before its caller must return. On a busy machine, a late wake-up and the clean-up take time.
+/// A request ends this long before its caller must return. A late wake-up and the clean-up take time.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -176,7 +176,7 @@ impl ClientInner {
         let at_last = deadline + SHUTDOWN_GRACE;
 
         self.store.facts().notifier.close();
-        // Waiters that end now pass their queue entries to the watchdog, which removes many entries with one request.
+        // A waiter that ends now leaves its queue entry to the watchdog, which removes many entries with one request.
         poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);

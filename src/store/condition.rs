@@ -52,7 +52,6 @@ pub(crate) enum ConditionAnswer {
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
-    /// Whether the waiter may have been signalled. If so, and the entry is no longer in the queue, another waiter gets the
-    /// signal.
+    /// Whether the waiter may have been signalled. If so, and its entry is not in the queue, another waiter gets the signal.
     pub(crate) was_told: bool,
 }

@@ -39,8 +39,7 @@ pub(crate) enum CountStep {
     AddIfThere(i64),
     /// Sets the count to 0. Returns the former count.
     Drain,
-    /// Removes the record that the visitor `CountOp::request` owns permits; they stay acquired. Returns 1, or 0 without a
-    /// record.
+    /// Lets the visitor `CountOp::request` give up its permits, which stay acquired. Returns 1, or 0 if it had none.
     Forget,
     /// Deletes the count. Returns 1, or 0 if no count exists.
     Delete,

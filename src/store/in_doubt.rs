@@ -25,8 +25,8 @@ pub(crate) struct InDoubt {
     /// the wait.
     pub(crate) place: Option<EntryInDoubt>,
     /// For each node, the time in ms on the node's clock after which the node refuses the request. A release after that time
-    /// resolves the request at that node. `None` means that nothing is left to release at the node. A node beyond the end of
-    /// the list has the value of the last listed node.
+    /// is final at that node. `None` means that nothing is left to release at the node. A node beyond the end of the list
+    /// has the value of the last listed node.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
     /// The latest end of a lease that the request may set.
     pub(crate) ends: BootInstant,
@@ -70,7 +70,7 @@ impl InDoubt {
         }
     }
 
-    /// A request for this claim that is not yet in doubt at any of `nodes` nodes.
+    /// A request for this claim that none of `nodes` nodes may execute so far.
     pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![None; nodes],

@@ -161,8 +161,8 @@ impl<C: Send + 'static> Slots<C> {
         drop(closed);
     }
 
-    /// Ends the effect of [`Slots::close`], so that connections are kept after use. A quorum may use the server of a client
-    /// that was shut down.
+    /// Ends the effect of [`Slots::close`], so that connections are kept after use. A quorum calls this, because the clients
+    /// of its nodes may have been shut down.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::Relaxed);
     }

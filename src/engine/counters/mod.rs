@@ -1,6 +1,7 @@
 //! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! Counting an uncontended lock and unlock uses only atomics. A thread that waits locks a mutex, to enter the list of waits.
+//! Counting an uncontended lock and unlock uses only atomics. A waiting thread also locks a mutex, to enter the list of
+//! waits.
 
 pub(crate) mod class;
 mod requests;

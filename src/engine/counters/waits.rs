@@ -1,5 +1,3 @@
-//! The threads of a client that wait for a lock.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

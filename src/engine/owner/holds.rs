@@ -22,7 +22,7 @@ pub(super) struct ByName {
     pub(super) sweep_at: usize,
 }
 
-/// An owner keeps a lost hold that was not unlocked until it has begun this many later holds.
+/// An owner keeps a lost hold that was not unlocked until the owner has begun this many later holds.
 pub(super) const LOSSES_KEPT: u64 = 256;
 
 /// With fewer lock names than this, `ByName::sweep` is not called.
@@ -104,8 +104,7 @@ impl OwnerHolds {
             whole_of.retain(|_, whole| self.stands(whole));
             whole_of.extend(parts.iter().map(|part| (part.clone(), key.clone())));
         }
-        // Dropped after the mutex is unlocked, because dropping a hold may end its tracing span, which calls the user's
-        // subscriber.
+        // Dropped after the mutex is unlocked, because the end of its tracing span calls the user's subscriber.
         let _forgotten;
         let mut by_name = self.stacks.lock();
         by_name.begun += 1;
@@ -133,7 +132,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Called when the guard of a lost hold is dropped. Reduces `lapsed` by one.
+    /// Called when the guard of a lost hold is dropped. Reduces `Stack::lapsed` by one.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
@@ -144,7 +143,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Reduces `lapsed` by one, and returns the last lost hold.
+    /// Reduces `Stack::lapsed` by one, and returns the last lost hold.
     pub(crate) fn take_lapsed(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;

@@ -10,7 +10,6 @@ use crate::ground::time;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// More time than a thread needs to wake up on a busy machine.
 const LONG: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]

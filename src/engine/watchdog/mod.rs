@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `redlatch-watch` | reports the end of a validity, queues renewals that are due | the timer |
 //! | `redlatch-renew` | renews holds at a third of their lease | the store |
-//! | `redlatch-release` | resolves in-doubt requests, see `background_release.rs` | the store |
+//! | `redlatch-release` | repeats releases, see `background_release.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
 //! None of these threads waits for another one. So a loss is reported at once, and only other renewals delay a renewal.

@@ -1,5 +1,3 @@
-//! The threads that wait for the timer and renew holds.
-
 use std::sync::Arc;
 #[cfg(feature = "test-util")]
 use std::sync::atomic::Ordering;
@@ -121,7 +119,7 @@ impl Watchdog {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
                     // A batch may take at most a quarter of its shortest lease (`pace`). A hold that becomes due during the
-                    // batch is renewed after it, before its own lease ends.
+                    // batch is renewed after the batch, and must not expire before.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);

@@ -1,5 +1,3 @@
-//! The meaning of a failed request: error codes of MySQL and MariaDB, and failures without a code.
-
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 

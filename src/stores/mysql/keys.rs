@@ -1,5 +1,3 @@
-//! The names of tables, columns and primary keys.
-
 use std::fmt;
 use std::sync::Arc;
 

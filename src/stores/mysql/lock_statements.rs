@@ -9,8 +9,7 @@
 /// The server's time in microseconds since 1970. Unlike `UNIX_TIMESTAMP`, it does not depend on the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// A reply of this value or more means that another visitor holds the lock. The excess is the remaining lease in
-/// microseconds.
+/// A reply of this value or more means that another visitor holds the lock. The excess is the remaining lease in µs.
 ///
 /// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;

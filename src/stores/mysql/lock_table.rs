@@ -121,8 +121,7 @@ impl MySql {
             if !by.is_some_and(|by| by.visitor == owner || by.visitor == successor) {
                 return Ok(Err(cause_of_loss(found.as_ref())));
             }
-            // The row belongs to the hold, so the server must have refused the statement as late. The known clock offset is
-            // stale.
+            // The row belongs to the hold, so the server refused the statement as late: the known clock offset is stale.
             connection.read_time()?;
         }
         Err(CallError::NotSent(

@@ -22,7 +22,7 @@ pub(crate) struct VersionedTable {
 }
 
 impl MySql {
-    /// Reads the columns of a row, with the check column as the last one. Returns `None` if there is no such row.
+    /// Reads the columns of a row, and `table.check` as the last one. Returns `None` if there is no such row.
     pub(crate) fn read_row(
         &self,
         table: &VersionedTable,
@@ -39,7 +39,7 @@ impl MySql {
         Ok(rows.into_iter().next())
     }
 
-    /// Writes a row if its check column has the same value as in `seen`. Returns whether the row was written.
+    /// Writes a row if its column `table.check` has the same value as in `seen`. Returns whether the row was written.
     pub(crate) fn write_row(
         &self,
         table: &VersionedTable,
@@ -68,7 +68,7 @@ impl MySql {
         // The number of fractional digits of a second, if the check column has a time.
         let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
         params.extend([key, seen_check]);
-        // Each update changes the check column, so CLIENT_FOUND_ROWS does not affect the count of changed rows.
+        // Each update changes the column `check`, so CLIENT_FOUND_ROWS does not affect the count of changed rows.
         let next = if is_time {
             // The time rises by at least one unit of the column's precision, because less would be rounded away. The time
             // may be NULL before the first update.

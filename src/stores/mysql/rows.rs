@@ -197,8 +197,7 @@ fn lock_all(
 ) -> Result<Option<(Error, bool)>> {
     let KeyedTable { table, key: column } = target;
     for key in keys {
-        // If another transaction has locked the row, a request waits for at most about a second. The next request queues
-        // anew.
+        // A request waits for a locked row for at most about a second. The next request queues anew.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");

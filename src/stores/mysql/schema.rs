@@ -1,5 +1,3 @@
-//! The lock tables: create, check and purge.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
