@@ -58,8 +58,9 @@ impl Resolver {
         }
     }
 
-    /// Releases `in_doubt` in the background. Attempts are repeated until one succeeds or the lease has ended. If `is_owed`,
-    /// the first attempt is made even during the shutdown. Returns false after the shutdown, or if no thread can be started.
+    /// Releases the hold of `in_doubt` in the background. Attempts are repeated until one succeeds or the lease has ended.
+    /// If `is_owed`, the first attempt is made even during the shutdown. Returns false after the shutdown, or if no thread
+    /// can be started.
     pub(crate) fn queue(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
         let node = self.store.node(Some(&in_doubt.name));
         let open = OpenRelease {

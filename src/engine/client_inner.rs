@@ -163,7 +163,7 @@ impl ClientInner {
     /// Drops a handle without waiting. If this handle is the last one, another thread shuts the client down.
     pub(crate) fn let_go(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
-            // If the thread cannot be started, `spawn` drops the closure, which shuts the client down on this thread.
+            // If the thread cannot be started, `spawn` drops the closure, and thereby this thread shuts the client down.
             let _ = sync::spawn("redlatch-close", move || drop(last));
         }
     }

@@ -271,8 +271,8 @@ pub(crate) struct Position {
     /// The last lock name that the survey has returned.
     #[cfg(feature = "mysql")]
     pub(crate) after: Option<Arc<str>>,
-    /// In a quorum, the index of the node that is surveyed now. `within` is the position at that node. `told` has the
-    /// descriptions so far, by lock name and node index.
+    /// In a quorum, the index of the node that is surveyed now. `within` is the position at that node. `told` maps lock
+    /// names and node indices to the descriptions so far.
     pub(crate) node: usize,
     pub(crate) within: Option<Box<Position>>,
     pub(crate) told: BTreeMap<Arc<str>, BTreeMap<usize, LockInfo>>,

@@ -35,7 +35,7 @@ pub(super) enum Change<'a> {
 pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all copies of the statement.
     not_after: i64,
-    /// When the first copy without a reply was sent. The first copy may run after later copies.
+    /// When the first copy without a reply was sent. This copy may run last, so the lease counts from here.
     first_unanswered: Option<BootInstant>,
 }
 
