@@ -120,7 +120,7 @@ impl Watchdog {
                 .push(started.map_err(|error| died(error.to_string()))?);
             Ok(())
         };
-        // If a thread cannot be started, the threads started earlier end, because the senders of their channels are dropped.
+        // If a thread cannot be started, the earlier threads end when the senders of their channels are dropped.
         if let Some(on_lost) = &self.on_lost {
             let (on_lost, losses) = (Arc::clone(on_lost), self.hook.open());
             // The hook has its own thread, so that a slow hook delays no renewal.
