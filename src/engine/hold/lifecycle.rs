@@ -15,7 +15,7 @@ use crate::ground::observer::Event;
 use crate::store::InDoubt;
 
 impl Hold {
-    /// Counts the hold, because a thread got it. Returns false if the hold has already ended.
+    /// Adds the hold to the client's counters, when a thread gets it. Returns false if the hold has already ended.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let is_held = matches!(state.phase, Phase::Held);
@@ -27,7 +27,7 @@ impl Hold {
         is_held
     }
 
-    /// Opens the span of the hold, which follows from the span of the wait.
+    /// Opens the tracing span of the hold. It follows from the span of the wait.
     pub(crate) fn begin_span(&self, wait: WaitSpan, class: &str, waited: Duration) {
         let (visitor, fence) = (self.visitor.as_str(), self.fence);
         let span = HoldSpan::behind(wait, (&self.name, class), visitor, fence, waited);
@@ -55,7 +55,7 @@ impl Hold {
 
     /// Marks the hold as lost, and returns the loss. Returns `None` if the hold had already ended.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
-        // `_ended` is dropped after the mutex is unlocked, because it calls the subscriber and the observer.
+        // `_ended` is dropped after the mutex is unlocked, because its `drop` calls the tracing subscriber and the observer.
         let _ended;
         let mut state = self.state.lock();
         let is_held = matches!(state.phase, Phase::Held);
@@ -63,8 +63,8 @@ impl Hold {
         is_held.then(|| self.lose_now(&mut state, cause))
     }
 
-    /// Marks a released hold as lost, because its release found the hold gone. A renewal must not call this, because it may
-    /// have run after the release.
+    /// Marks a released hold as lost, because its release did not find the hold in the store. A renewal must not call this:
+    /// it may not find the hold because the release ran before.
     pub(crate) fn lose_in_release(&self, cause: LossCause) -> Option<Loss> {
         let mut state = self.state.lock();
         matches!(state.phase, Phase::Released).then(|| self.lose_now(&mut state, cause))
@@ -84,7 +84,7 @@ impl Hold {
         self.state.lock().lapse(self.timeline.read(), owner_lives)
     }
 
-    /// Returns an in-doubt request. Resolving this request releases the hold if the store has it.
+    /// Returns an in-doubt request for this hold. Resolving this request releases the hold if the store still has it.
     pub(crate) fn in_doubt(&self) -> InDoubt {
         let lease = self.state.lock().longest_in_store(&self.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)
@@ -132,7 +132,7 @@ impl Hold {
         }
     }
 
-    /// Notifies the listeners that the hold was released, unless its release found the hold lost.
+    /// Notifies the listeners that the hold was released, unless a loss was reported to them.
     pub(crate) fn close_listeners(&self) {
         if let Some(news) = &self.state.lock().news {
             news.end();
@@ -164,7 +164,7 @@ impl Hold {
 /// Counts and reports the end of a hold when dropped. The mutex of the hold must be unlocked first.
 pub(super) struct EndNotice<'a> {
     hold: &'a Hold,
-    /// The age of the hold, if a thread got it.
+    /// The age of the hold; `None` if no thread got it.
     held: Option<Duration>,
     is_lost: bool,
     span: Option<HoldSpan>,

@@ -1,7 +1,7 @@
-//! One hold as this process knows it: its levels, the end of its validity, and its loss.
+//! One hold as this process knows it: its levels (one for each acquisition), the end of its validity, and its loss.
 //!
-//! The store decides who has the lock. A [`Hold`] is what the store last confirmed, and until when this process may rely on
-//! it.
+//! The store decides who has the lock. A [`Hold`] keeps what the store last confirmed, and until when this process may rely
+//! on that.
 
 mod lifecycle;
 #[cfg(feature = "mysql")]
@@ -130,8 +130,8 @@ impl Hold {
         }
     }
 
-    /// Notes that an earlier copy of the first request may run until about `deadline`, and may set the first lease once
-    /// more.
+    /// Notes that the server may run an earlier copy of the first request until about `deadline`. The copy would set the
+    /// first lease once more.
     pub(crate) fn with_copy_in_flight(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
@@ -144,7 +144,7 @@ impl Hold {
     }
 
     /// Sets the class, the clock of the store and the fencing token. For some kinds of lock, other clients may shorten the
-    /// lease of the key to `least`. Holds of these locks are renewed at least as often as the lease `least` requires.
+    /// lease of the key to `least`. Holds of these locks are renewed as often as holds with a lease of `least`.
     pub(crate) fn with_store(
         mut self,
         class: ClassId,
@@ -185,8 +185,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether this hold forbids its thread to acquire an overlapping lock. A hold forbids this while it is valid,
-    /// and while a transaction has locked its row.
+    /// Returns whether this hold forbids its thread to acquire an overlapping lock, such as the other side of a read-write
+    /// lock. A hold forbids this while it is valid, and while a transaction has locked its row in MySQL.
     pub(crate) fn excludes_overlap(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
@@ -224,7 +224,7 @@ impl Hold {
         }
     }
 
-    /// Returns the claim of a re-entry, whose request is about to be sent and expires at `deadline`.
+    /// Returns the claim of a re-entry. Notes that its request is in flight until `deadline`.
     pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
         let now = self.timeline.read();
         let mut state = self.state.lock();
@@ -276,8 +276,8 @@ impl Hold {
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request got no reply. Such a request extends no lease. `note_in_flight` has noted that the request may
-    /// shorten the lease.
+    /// Notes that a request got no reply, so it does not extend the validity. Before it was sent, `note_in_flight` limited
+    /// the validity to its lease.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);
     }
@@ -292,7 +292,7 @@ impl Hold {
 
     /// Removes level `id`. Returns the request that the caller has to send.
     pub(crate) fn release_level(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
-        // `_ended` is dropped after the mutex is unlocked, because it calls the observer.
+        // `_ended` is dropped after the mutex is unlocked, because its `drop` calls the observer.
         let _ended;
         let mut state = self.state.lock();
         let mut claim = self.claim(&state, Duration::ZERO);
@@ -375,7 +375,7 @@ impl Hold {
         state.phase = Phase::Released;
         let _ended = self.end_notice(&mut state, false);
         claim.lease = state.longest_in_store(&self.timeline);
-        // `_ended` calls the observer, so the mutex is unlocked first.
+        // Dropping `_ended` calls the observer, so the mutex is unlocked first.
         drop(state);
         Ok((claim, leases))
     }

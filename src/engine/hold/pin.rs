@@ -1,4 +1,4 @@
-//! A hold whose row a transaction has locked.
+//! Holds whose rows MySQL transactions have locked.
 
 #[cfg(test)]
 mod tests;
@@ -32,8 +32,8 @@ impl Hold {
             .unwrap_or_default()
     }
 
-    /// Ends [`Hold::pin`]. `committed` has the lease that the transaction set, and when the request for this lease was sent.
-    /// The lease counts even if the previous one has ended, because the locked row excluded other clients.
+    /// Ends [`Hold::pin`]. `committed`: when the commit was sent, and the lease that it set. This lease counts even if the
+    /// previous lease has ended, because the locked row excluded other clients.
     pub(crate) fn unpin(&self, committed: Option<(BootInstant, Duration)>) {
         let mut state = self.state.lock();
         let rare = state.rare.as_mut();
@@ -41,7 +41,7 @@ impl Hold {
             return;
         };
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
-            // An earlier renewal may have waited for the row lock. So the commit is noted like any other request.
+            // A renewal may wait for the row lock and run after the commit. So the commit is noted like any request.
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }

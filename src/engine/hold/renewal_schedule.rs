@@ -154,8 +154,8 @@ impl Hold {
             return None;
         }
         if state.due.is_some_and(|due| due <= time::now()) {
-            // A check was requested while the last renewal ran, because the master changed. The reply to that renewal says
-            // nothing about the new master.
+            // The master changed while the last renewal ran, so another check was requested. The reply to that renewal may
+            // be from the old master.
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);
@@ -171,7 +171,7 @@ impl Hold {
         state.due.is_none_or(|due| now.instant_of(at) < due)
     }
 
-    /// Returns the time of the next check, and whether this time is the end of the validity. If not, the check is a renewal.
+    /// Returns the time of the next check, and whether this time is the end of the validity.
     fn next_look(
         &self,
         state: &State,
@@ -189,7 +189,7 @@ impl Hold {
         let pace = state.longest_pace().map_or(pace, |most| pace.min(most));
         let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
-            // The time is rounded, so that renewals are due in batches.
+            // The time is rounded down, so that many renewals are due at the same time and share a batch.
             (None, pace) => (state.counted_from + pace / 3)
                 .floor(pace / 60)
                 .max(now + pace / 20),
@@ -200,7 +200,7 @@ impl Hold {
         }
     }
 
-    /// Sets the instant of the valid timer entry. Returns whether this voids an earlier entry.
+    /// Sets the instant of the hold's timer entry. Returns whether this entry replaces an earlier one.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()
     }

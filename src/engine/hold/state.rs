@@ -1,5 +1,3 @@
-//! The state of a hold: its levels, the end of its validity, and the cause of its loss.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,8 +54,8 @@ pub(super) struct State {
     /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
     pub(super) news: Option<Arc<LossNotice>>,
-    /// True if the store may keep the hold longer than its validity. Reasons are an in-doubt re-entry, a late copy of the
-    /// first request, or a hold of the other side of the read-write lock.
+    /// True if the store may keep the hold after its validity has ended. Reasons are an in-doubt re-entry, a late copy of
+    /// the first request, or a hold of the other side of the read-write lock.
     pub(super) may_outlast: bool,
     /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,

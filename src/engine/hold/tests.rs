@@ -51,8 +51,8 @@ struct Request {
     state: Flying,
 }
 
-/// Sends, runs and answers requests in random order. The model has this many `servers`, and a request needs replies of
-/// `needed` servers.
+/// Sends, runs and answers requests in random order. The model has this many `servers`, and a request needs the replies of
+/// `needed` of them.
 fn play(seed: u64, servers: usize, needed: usize) {
     let mut draw = fastrand::Rng::with_seed(seed);
     let millis = Duration::from_millis;

@@ -15,7 +15,7 @@ use crate::store::EXPIRY_SLACK;
 /// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
 /// Such a request may run at any time between its sending and its reply. Without a reply, it may run until it expires. If
-/// these times of two requests overlap, the requests may run in either order. The lease that is set last remains:
+/// these periods of two requests overlap, the requests may run in either order. The last one to run sets the lease:
 ///
 /// | first request | second request | lease that counts |
 /// |---|---|---|
@@ -120,8 +120,8 @@ impl State {
         id
     }
 
-    /// Notes the lifetime of the semaphore's key that a request sent at `sent` found. `life` is `None` if it exceeds the
-    /// lease.
+    /// Notes the lifetime of the semaphore's key that a request found, which was sent at `sent`. `life` is `None` if the
+    /// lifetime exceeds the lease.
     pub(super) fn set_life(&mut self, sent: BootInstant, life: Option<Duration>) {
         let ends = life.map(|life| end_of_validity(sent, life));
         if ends != self.life_ends() {
@@ -132,8 +132,8 @@ impl State {
         }
     }
 
-    /// Merges requests whose reply is no longer awaited. A merged request has the shortest of their leases and the latest of
-    /// their expiries.
+    /// Merges requests whose reply is no longer awaited. A merged request has the shortest lease and the latest expiry of
+    /// the original requests.
     fn merge(&mut self) {
         if self.in_flight.len() < MOST_IN_FLIGHT {
             return;

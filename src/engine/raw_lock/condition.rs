@@ -49,8 +49,8 @@ struct Place<'a> {
 }
 
 impl RawLock {
-    /// Releases all levels of the current thread's hold, waits for a signal, and acquires the levels again. If a guard
-    /// waits, `of_guard` is its hold.
+    /// Releases all levels of the current thread's hold, waits for a signal, and acquires the levels again. If a guard's
+    /// method was called, `of_guard` is the guard's hold.
     pub(crate) fn wait_on(
         &self,
         condition: &Arc<str>,
@@ -207,7 +207,7 @@ impl Place<'_> {
         self.raw_lock.ask_condition(&op, deadline)
     }
 
-    /// Enters the queue while `hold` is held. No thread can signal before the calling thread releases the lock.
+    /// Enters the condition's queue. The calling thread still has `hold`, so no other thread can signal yet.
     fn enlist(&self, hold: &Hold) -> Result<()> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
@@ -245,7 +245,7 @@ impl Place<'_> {
         match self.ask(ConditionStep::Leave, deadline) {
             Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
-            // If this waiter was signalled, another waiter gets the signal.
+            // It is unknown whether this waiter was signalled. If it was, another waiter gets the signal.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
                 self.pass_on(!matches!(reason, Ended::Woken));
             }

@@ -78,7 +78,7 @@ impl RawLock {
         outcome
     }
 
-    /// Waits until the counter is 0 or missing. Returns false at the limit.
+    /// Waits until the counter is 0 or missing. Returns false if `limit` is reached first.
     pub(crate) fn wait_for_zero(&self, limit: WaitLimit<'_>) -> Result<bool> {
         self.ready()?;
         let RawLock { inner, key, .. } = self;

@@ -1,5 +1,3 @@
-//! Handing a hold off to a waiter of the same client.
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -65,7 +63,7 @@ impl RawLock {
                 self.inner.watchdog.resolve_later(next.in_doubt(not_after));
                 Err(error)
             }
-            // Nothing was changed. The caller sends a plain release next, which reports errors.
+            // Nothing was changed. The caller now sends a plain release, and reports its errors.
             Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);
@@ -78,8 +76,8 @@ impl RawLock {
         successor_hold.release_level(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
         claim.count = 1;
-        // The hand-off has released the caller's own hold, so this error is only logged. `free` repeats the release in the
-        // background.
+        // The hand-off has released the caller's own hold, so an error of `free` is only logged. After an error, the release
+        // is repeated in the background.
         if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);
         }

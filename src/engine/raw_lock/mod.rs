@@ -35,7 +35,7 @@ pub(crate) struct RawLock {
     pub(crate) polling: Option<Box<Polling>>,
     /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
-    /// The error of an invalid lock name. Every operation returns this error.
+    /// The error that every operation returns, because the lock name is invalid; `None` for a valid name.
     pub(crate) flaw: Option<Box<Error>>,
     /// The members of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
@@ -44,7 +44,7 @@ pub(crate) struct RawLock {
     pub(crate) prefers_readers: bool,
 }
 
-// The flaw may contain an error of any type. The flaw is never changed, so a panic cannot leave it inconsistent.
+// `flaw` may contain an error of any type. `flaw` is never changed, so a panic cannot leave it inconsistent.
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
 
@@ -62,7 +62,7 @@ impl Entry {
 }
 
 impl RawLock {
-    /// Fails if the lock has a flaw, or in a forked child. Must be called before any request is sent.
+    /// Fails if the lock name is invalid, or in a forked child. Must be called before any request is sent.
     pub(crate) fn ready(&self) -> Result<()> {
         if let Some(flaw) = &self.flaw {
             return Err((**flaw).clone());
@@ -103,8 +103,8 @@ impl RawLock {
         }
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.stands(key) {
-            // An upgrade must fail before the thread joins the queue. In the queue, the thread could be behind a waiter that
-            // waits for this thread's read lock.
+            // An upgrade from read to write must fail before the thread joins the queue. In the queue, the thread could be
+            // behind a waiter that waits for this thread's read lock.
             self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);

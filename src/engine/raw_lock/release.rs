@@ -17,7 +17,7 @@ const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 impl RawLock {
     /// The caller must have called [`RawLock::ready`].
     pub(crate) fn release(&self, hold: &Arc<Hold>, level: LevelId) -> Result<()> {
-        // A guard may be dropped while its thread ends, when the thread has no `Owner`.
+        // A guard may be dropped while its thread ends. Then the thread has no `Owner` any more.
         let me = self.inner.thread(&self.key.lock.name).ok();
         self.release_of(me.as_deref(), hold, level)
     }
@@ -93,7 +93,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // Some nodes of the store may have the hold. `lost` releases it on these nodes in the background.
+                // Some nodes of the store may still have the hold. `lost` releases it on these nodes in the background.
                 Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {
@@ -139,7 +139,7 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.resolve_later(leftover);
                 }
-                // Another process needs two round trips, to receive the unlock message and to attempt.
+                // The head start lasts two round trips: another process receives the unlock message, and attempts.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);

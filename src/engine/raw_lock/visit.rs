@@ -96,8 +96,8 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.is_valid() || !hold.begin() {
             self.discard(&hold);
-            // No thread of this client holds the lock now. The watchdog reports no loss of this hold, so the waiter itself
-            // wakes the queue.
+            // No thread of this client holds the lock now. The watchdog does not watch this hold any more, so it would not
+            // wake the queue.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -160,8 +160,8 @@ impl<'a> LockVisit<'a> {
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // A waiter with an `open_wait` attempts as the first waiter of the client's queue. So it may take a queue
-                // entry in the store.
+                // With an `open_wait`, this waiter has joined the client's queue, if there is one. It now attempts as the
+                // first of that queue, so it may take a queue entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },
@@ -200,7 +200,7 @@ impl<'a> LockVisit<'a> {
         };
         match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {
-                // The hold now has the visitor id, so `drop` must not give up an entry under this id.
+                // The new hold has this visitor id, so `drop` must not withdraw the id as a queue entry.
                 self.visitor = None;
                 let me = (self.me.id, self.me.liveness());
                 let hold = self

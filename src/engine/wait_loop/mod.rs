@@ -55,7 +55,7 @@ pub(crate) trait Visit {
     /// Frees a hold that was handed off to a waiter whose own attempt has acquired the lock.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Called when this wait joins the client's queue. If `Visit::offer` returns `None`, this is called at the same point.
+    /// Called when this wait joins the client's queue, or would join it if `Visit::offer` did not return `None`.
     fn joined(&mut self) {}
 
     fn slept(&mut self, _now: Instant) {}
@@ -75,7 +75,7 @@ pub(crate) struct Polling {
 ///
 /// `Ok(None)` means that the waiter was refused until the limit. A waiter joins the client's queue if the queue is busy, or
 /// after a first attempt without success. In the queue, the waiter sleeps until it is the first one or the lock is handed
-/// off to it. A waiter gives up only after a last attempt of its own, or after a fresh refusal of the first waiter.
+/// off to it. At its deadline, a waiter gives up after a last attempt, or after a recent refusal of the first waiter.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -94,7 +94,7 @@ pub(crate) fn wait<V: Visit>(
     let polls = polling.map(|it| Backoff::between(it.first, it.longest));
     let began = time::now();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
-        // All connections of the client were in use until the limit.
+        // All connections of the client were in use until the wait's time limit, so the result is a timeout.
         Err(error) if is_exhausted(&error) && limit.time().has_waited(began) => Ok(None),
         outcome => outcome,
     };
@@ -173,8 +173,8 @@ impl<V: Visit> Wait<'_, V> {
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // Each message goes to the listener that subscribed first. This waiter is now the last of the queue. It
-            // unsubscribes, because it could not use a message.
+            // A message wakes only the listener that subscribed first. This waiter is now the last of the queue and may not
+            // attempt, so it leaves the messages to other listeners.
             self.sleeper.unsubscribe();
             self.join(false);
         }

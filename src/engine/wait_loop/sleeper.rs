@@ -17,7 +17,7 @@ pub(super) struct Sleeper<'a> {
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
-    /// The visitor id of the queue entry in the store whose messages this subscription receives.
+    /// The visitor id of a queue entry in the store. The subscription receives the messages for this entry.
     place: Option<VisitorId>,
 }
 
@@ -66,8 +66,7 @@ impl<'a> Sleeper<'a> {
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
-    /// Unsubscribes if the waiter now has another queue entry, because the messages for that entry arrive on another
-    /// channel.
+    /// Unsubscribes if the waiter now has another queue entry, because messages for the new entry arrive on another channel.
     pub(super) fn unsubscribe_unless_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.unsubscribe();
@@ -75,10 +74,10 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Unsubscribes. A message that this waiter has not used for an attempt is passed to the channel's next listener.
+    /// Unsubscribes. If this waiter has received a message and not attempted since, the next listener gets the message.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The listener must leave its queue before `keep` is dropped, which ends the sources of messages.
+            // The listener leaves its queue first, because dropping `keep` may end its messages.
             drop(subscription.registration);
             drop(subscription.keep);
         }

@@ -93,7 +93,7 @@ fn not_reentrant(lock: Arc<str>) -> Error {
 
 type Row = (&'static str, Limit, Vec<(u64, Told, Does)>);
 
-/// A request may take 750 ms, and an outage 1300 ms.
+/// A request may take 750 ms. A wait without a deadline fails after an outage of 1300 ms.
 const TIMEOUTS: Timeouts = Timeouts {
     watchdog_timeout: Duration::from_secs(30),
     command_timeout: Duration::from_millis(800),

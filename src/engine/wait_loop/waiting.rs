@@ -15,7 +15,7 @@ use crate::store::{Delivery, Refusal};
 
 #[derive(Debug)]
 pub(super) enum Next {
-    /// End the wait without the lock. `Ok` means that the waiter was refused until the limit.
+    /// End the wait without the lock. `Ok` means that the waiter was refused until its deadline.
     Return(Result<()>),
     /// Send a request with this deadline.
     Attempt(Instant),
@@ -62,7 +62,7 @@ pub(super) enum News {
     Refused {
         is_usable: bool,
     },
-    /// An attempt got no usable reply. `is_undone`: its hold was released because too few replicas acknowledged the hold.
+    /// An attempt got no usable reply. `is_undone`: it was granted, then released because too few replicas acknowledged.
     Trouble {
         is_undone: bool,
     },
@@ -74,8 +74,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// A waiter may give up because of a refusal of its queue's first waiter that is younger than this. The first waiter makes
-/// an attempt about once in this time.
+/// A waiter may give up without an attempt if the first waiter of its queue was refused within this time. The first waiter
+/// attempts about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Messages, even forged ones, cause at most this many attempts in [`BURST_SPAN`].
@@ -121,9 +121,9 @@ pub(super) struct Waiting<'a> {
     is_in_trouble: bool,
     is_refused: bool,
     /// The last time at which too few replicas acknowledged a hold of this client. Other holders may lose their holds for
-    /// the same reason. So from then on, a refusal does not count as a usable reply until one holder has stayed.
+    /// the same reason. So since then, a refusal is a usable reply only if its holder has stayed for a while.
     unreplicated_at: Option<Instant>,
-    /// The holder of the last such refusal, and the time of its first one.
+    /// The holder that the last refusal since `unreplicated_at` named, and when a refusal first named this holder.
     refused_by: (Option<Box<str>>, Instant),
     in_doubt: Option<Error>,
     then: Then,
@@ -204,8 +204,8 @@ impl<'a> Waiting<'a> {
                 }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
-                    // Such an attempt is followed by a release, whose unlock message would wake this waiter and others at
-                    // once.
+                    // The client releases what this attempt acquired. The unlock message would wake this waiter and its
+                    // competitors at once, so the waiter ignores messages.
                     Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
@@ -255,8 +255,8 @@ impl<'a> Waiting<'a> {
         Then::Rest(round_trip + split_backoff.next())
     }
 
-    /// Whether a refusal shows that holders keep the lock. After an unacknowledged hold, one holder must have stayed for
-    /// longer than a request takes. Holders of permits have no names, so these refusals must last for `outage_timeout`.
+    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name one holder for
+    /// longer than a request takes. Holders of permits have no names, so refusals must last for `outage_timeout`.
     fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
         let Some(unreplicated_at) = self.unreplicated_at else {
             return true;
@@ -318,7 +318,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Returns the end of the pause before an attempt that a message caused; `None` for no pause.
+    /// If a message causes an attempt, returns when the pause before this attempt ends; `None` for no pause.
     fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
         // While the client yields the lock to other processes, messages cause no attempt.

@@ -124,8 +124,8 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the first waiter of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// Returns `None` if no thread waits, or if the client must now yield the lock to other processes. Other processes that
-    /// poll find a free lock within `poll_pause`, which is `None` for a lock without pollers.
+    /// Returns `None` if no thread waits, or if the client must now yield the lock to other processes. `poll_pause` is the
+    /// longest time between two polls of another process; `None` for a lock without pollers.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -319,7 +319,7 @@ impl<O, G> QueueNode<O, G> {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// `is_usable` is false if the named holder may lose its hold because too few replicas acknowledged the hold.
+    /// Notes a refusal. `is_usable` is false if too few replicas may have acknowledged the hold of the named holder.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
@@ -337,8 +337,8 @@ impl<O, G> QueueNode<O, G> {
         self.note(WaitQueue::note_usable_reply);
     }
 
-    /// Notes an attempt without a usable reply. `is_undone`: its hold was released because too few replicas acknowledged the
-    /// hold.
+    /// Notes an attempt without a usable reply. `is_undone`: it was granted, then released because too few replicas
+    /// acknowledged.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.is_in_doubt = true;

@@ -8,13 +8,13 @@ use crate::ground::time;
 /// While waiters of other processes are subscribed, at most this many hand-offs in a row are allowed.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// If no waiter of another process is known, hand-offs in a row end after this time. Waiters that are subscribed at replicas
-/// are not known.
+/// If the client knows no waiter of another process, hand-offs in a row end after this time. It knows no waiters that are
+/// subscribed at replicas.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// How long the client yields the lock to slower processes. In this time, a process receives an unlock message and attempts.
+/// How long the client yields the lock to slower processes. This time is enough to receive an unlock message and to attempt.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
 /// The client keeps a polled lock for this many poll pauses, and then leaves the lock free for one poll pause. Pollers in
@@ -30,8 +30,8 @@ pub(super) struct Run {
     since: Option<Instant>,
     /// Until this instant the client yields the lock to other processes.
     left_until: Option<Instant>,
-    /// True if the last unlock notified two or more waiters of other processes, and the client has to yield the lock to the
-    /// slower ones.
+    /// True if the last unlock notified two or more waiters of other processes. Then the client yields the lock to the
+    /// slower ones once more.
     owes_slower_turn: bool,
 }
 
@@ -63,7 +63,7 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes an unlock by another process, which was the fastest of the notified processes. If slower processes were
+    /// Notes an unlock by another process. Of the notified processes, this one was the fastest. If slower processes were
     /// notified, the client yields the lock to them once.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();

@@ -22,8 +22,8 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// The error for a failed request. Queries the missing rights until `deadline`, and names them. If a change may have
-    /// happened, use `unknown` instead.
+    /// Returns the error for a failed request. If the user lacks rights, the error names them; the query for them ends at
+    /// `deadline`. If the request may have changed something, use `unknown` instead.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -35,7 +35,7 @@ impl Redis {
         })
     }
 
-    /// The error for a failed request that is not a script of a lock. `keys` are the keys of the request.
+    /// Returns the error for a failed request that is not a script of a lock. `keys` are the keys of the request.
     pub(super) fn error_about(
         &self,
         node: Arc<str>,
@@ -290,7 +290,7 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     }
 }
 
-/// Whether a renewal of single claims may succeed after the server refused them in a batch.
+/// Whether claims that the server refused in a batch may be renewed one by one.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         ReplyClass::Passing => false,

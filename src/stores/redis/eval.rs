@@ -65,7 +65,7 @@ impl Pool {
         }
         let replica_ack = ticket.replication.map(|wanted| {
             let replica_ack = ReplicaAck::of(connection.receive(deadline), wanted);
-            // The reply to the script has arrived, but the reply to `WAIT` may still arrive.
+            // The reply to `WAIT` may still arrive, so the connection cannot carry another request.
             connection.is_unusable |= replica_ack == ReplicaAck::NoAnswer;
             replica_ack
         });
@@ -76,7 +76,7 @@ impl Pool {
             if lacks_script(text) {
                 connection.has_forgotten_scripts();
             }
-            // Another server, without this command, may have taken over the address.
+            // Another server without these commands may have taken over the address, so they are detected again.
             if Answers::are_of(ticket.number) && (lacks(text, "delifeq") || lacks(text, "delex")) {
                 self.note_dialect(None);
             }
@@ -87,8 +87,8 @@ impl Pool {
         }
     }
 
-    /// Runs a script by its hash. If the server does not know the script, runs it by its text, under the same number. So a
-    /// late reply to the first attempt is a valid answer.
+    /// Runs a script by its hash. If the server does not know the script, sends its text in a request with the same number.
+    /// So a late reply to the first request is valid.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
@@ -124,8 +124,8 @@ impl Pool {
         }
     }
 
-    /// Returns the number of a request. The number also encodes whether the request is sent as commands, because the server
-    /// runs no scripts. A vote needs a script, so it is never sent as commands.
+    /// Returns the number of a request. For a server without scripts, the number also encodes the commands that replace the
+    /// script. A vote needs the script.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {

@@ -47,7 +47,7 @@ impl Redis {
         }
     }
 
-    /// Notes the token that the server drew for a request. `floor` is the floor of this request.
+    /// Notes the token that the server drew for a request. `floor` is the smallest token that the request allowed.
     ///
     /// # Errors
     ///

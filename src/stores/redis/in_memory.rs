@@ -61,7 +61,7 @@ pub(crate) struct Link {
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// The hashes of scripts to which faults apply differently.
+/// Injected faults treat the scripts with these hashes differently from others.
 struct Hashes {
     renewals: HashSet<String>,
     aside: HashSet<String>,
@@ -82,7 +82,7 @@ static HASHES: LazyLock<Hashes> = LazyLock::new(|| {
 impl Default for World {
     fn default() -> World {
         let timeline = Timeline::of_in_memory_server();
-        // A quorum trusts only a server that keeps its data and has never restarted.
+        // A quorum accepts votes only from a server that keeps its data and has never restarted.
         let config = Config {
             seed: fastrand::u64(..),
             remembers: true,
@@ -102,7 +102,7 @@ impl Default for World {
 }
 
 impl World {
-    /// The client writes to the link, and reads from the stream.
+    /// Returns the link to which the client writes, and the stream from which it reads.
     pub(crate) fn connect(self: &Arc<World>) -> io::Result<(Arc<Link>, UnixStream)> {
         let (near, far) = UnixStream::pair()?;
         far.set_nonblocking(true)?;
@@ -193,7 +193,7 @@ impl State {
             has_keys && !is_renewal && script.is_some_and(|it| !HASHES.aside.contains(&it));
         let mut is_lost = may_lose && self.faults.answers_to_lose > 0;
         let deliveries = self.server.command(now, connection, request);
-        // After NOSCRIPT, the client sends the request again as text, so this reply is not lost.
+        // After NOSCRIPT, the client sends the request again as text, so this reply is not dropped.
         let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
         is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
@@ -263,8 +263,8 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Called after the client has read: sends the rest of the replies. If a dropped reply ended the connection, returns
-    /// this error.
+    /// Called after the client has read: sends the rest of the replies. Fails if a test dropped a reply and so ended the
+    /// connection.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if let Some(end) = state.connections.get_mut(&self.connection) {

@@ -154,7 +154,7 @@ impl Store for Redis {
             Some(StoreEntry::OfLock(visitor)) => Some(visitor),
             None => None,
         };
-        // If each queue entry has a channel of its own, a waiter without an entry gets no message.
+        // If each queue entry has a channel of its own, a waiter without an entry gets no message, and polls.
         if layout.wakes.is_none() || layout.place_channel.is_some() && place.is_none() {
             let registration = self.facts.notifier.join(source, name, parker);
             return Subscription::of(registration, Delivery::Polling);

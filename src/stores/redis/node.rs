@@ -25,7 +25,6 @@ pub(crate) struct RedisNode {
 }
 
 impl Redis {
-    ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for a Cluster, because a failover in a Cluster would lose votes.
@@ -73,7 +72,7 @@ impl RedisNode {
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }
-            // All connections carry other requests, so they work.
+            // All connections are in use by other requests, so the server replies.
             Err(NotReady::Busy(_)) => true,
             Err(NotReady::NotConnected | NotReady::Unfit(_)) => false,
         }
@@ -92,8 +91,8 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// Sends an acquisition if `handle` has a vote. If the lock is free at the server and `restored` is true, the server
-    /// sets the whole count of `claim`.
+    /// Sends an acquisition if `handle` lets the server vote. If `restored` is true and the lock is free at the server, the
+    /// new hold gets the whole count of `claim`.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     /// The credentials for the master behind sentinels.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) database: Option<i64>,
-    /// A function of the program that maps announced addresses.
+    /// A function of the application that maps the addresses which servers announce.
     pub(crate) mapper: Option<Mapper>,
     /// Whether unlock messages in a Cluster are sharded. `None` to detect this.
     pub(crate) sharded: Option<bool>,
@@ -116,7 +116,7 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        // If only the master uses TLS, the certificates may be for the master only.
+        // If only the master uses TLS, the certificates may be for the master only, so the sentinels do not get them.
         let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
         let shared = is_shared.then(|| tls.clone());
         let shared = Access {

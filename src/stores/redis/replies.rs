@@ -1,5 +1,3 @@
-//! Access to the parts of a reply.
-
 use redis::Value;
 
 use crate::ground::loss::LossCause;

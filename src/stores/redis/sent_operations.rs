@@ -1,4 +1,4 @@
-//! Operations of a quorum that were sent. Each operation has its own connection of the pool.
+//! Operations that a quorum has sent to a node. Each operation has its own connection of the pool.
 //!
 //! If a reply is abandoned, the next user of the connection reads it first.
 
@@ -124,8 +124,8 @@ impl RedisNode {
             expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
-        // If the server may not know the script, the text is sent. When an error reply arrives, possibly no thread waits
-        // that could send the text.
+        // If the server may not know the script, its text is sent at once. When a reply NOSCRIPT arrives, the thread may no
+        // longer wait for it.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &self.completed(call), limit, how, deadline);

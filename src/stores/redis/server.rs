@@ -12,7 +12,7 @@ use crate::stores::redis::transport::{CallError, Connection, Connector, Hook, Po
 
 pub(super) struct Node {
     pub(super) pool: Pool,
-    /// Has one connection, so renewals never queue behind other requests.
+    /// A pool of one connection, so that renewals never queue behind other requests.
     pub(super) renewals: Pool,
     has_renewals: AtomicBool,
     pub(super) subscriber: Subscriber,
@@ -43,8 +43,8 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, or if the idle connection was closed. If the client connected only at the
-    /// first renewal, a file descriptor or the name server might be missing.
+    /// Connects for renewals at the first hold, or if the idle connection was closed. At the first renewal, file descriptors
+    /// may have run out, or the name server may be down.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
         if is_first || self.renewals.slots.are_gone() {
@@ -56,8 +56,8 @@ impl Node {
         self.pool.connector.master().node()
     }
 
-    /// Runs `talk` on a connection of the pool. If the request was certainly not executed, repeats it until `deadline`. If
-    /// no other server can take over, repeats it only if the fault came from a server.
+    /// Runs `talk` on a connection of the pool. If the request was certainly not executed, repeats `talk` until `deadline`.
+    /// If no other server can take over, repeats only after an error reply or a closed connection.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,

@@ -29,7 +29,7 @@ pub(super) enum ReplicaAck {
 }
 
 impl Replication {
-    /// Encodes a `WAIT` for the writes of this connection. The timeout leaves time to undo the writes.
+    /// Encodes a `WAIT` for the writes of this connection. The timeout leaves time to undo the writes before `deadline`.
     pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);

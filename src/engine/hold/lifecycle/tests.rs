@@ -1,5 +1,3 @@
-//! Tests what the counters and the observer of a client receive about a hold.
-
 use std::sync::Arc;
 
 use super::*;

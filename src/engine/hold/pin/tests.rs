@@ -1,5 +1,3 @@
-//! Tests holds whose rows transactions have locked.
-
 use std::time::Duration;
 
 use crate::engine::hold::tests::held;

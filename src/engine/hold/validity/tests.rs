@@ -1,5 +1,3 @@
-//! Tests how requests in flight and the lifetime of a semaphore bound the validity of a hold.
-
 use std::time::Duration;
 
 use crate::engine::hold::tests::{flying, held};
@@ -40,7 +38,7 @@ fn many_requests_without_a_reply_are_merged() {
         (last, Flying::Awaited),
     ];
     assert_eq!(left, expected);
-    // The merged request promises at most what each of the original requests promises.
+    // The merged request has the shortest lease and the latest expiry of the original requests.
     let one = &state.in_flight[2];
     let longest = MINUTE + SECOND * 7;
     assert_eq!(one.lease, MINUTE + SECOND * 2);
@@ -88,7 +86,7 @@ fn no_lease_counts_longer_than_the_semaphore_lives() {
         .lock()
         .confirm(second, now + SECOND, MINUTE, false);
     assert_eq!(ends(&hold), (Some(short), short));
-    // A renewal found a lifetime longer than the lease.
+    // A renewal found that the semaphore's key lives longer than the lease.
     hold.note_life(first, None);
     assert_eq!(ends(&hold), (None, short));
     hold.state.lock().confirm(first, now, MINUTE, false);

@@ -88,7 +88,7 @@ local function size_of(reply, depth)
     return size
 end
 
--- Stores a reply of the user's commands or script. If the client cannot get this reply, returns the reason.
+-- Adds a reply of the user's commands or script to `replies`. If this reply cannot be sent, returns the reason.
 local replies, room = {}, 1040000
 local function keep(reply)
     if type(reply) == 'table' and reply.err then

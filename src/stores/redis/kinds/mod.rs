@@ -53,7 +53,7 @@ pub(super) struct Layout {
     beside: &'static [Key],
 }
 
-/// All kinds. The first kind whose channel matches a given channel is used.
+/// All kinds. Where several kinds have the same channel, messages are read as messages of the first one.
 pub(super) const KINDS: [Kind; 9] = [
     Kind::Reentrant,
     Kind::Token,
@@ -77,7 +77,7 @@ fn owned(text: &str, keys: &'static [Key]) -> Script {
 
 const NAME: &[Key] = &[Key::Name];
 
-/// The stored reply to a request, which the server executes only once.
+/// The key of the stored reply to a request. A repetition of the request gets this reply, and changes nothing.
 const ONCE: Key = Key::OfVisitor("redlatch_once");
 
 /// Tests which rights to a lock the user lacks.

@@ -32,7 +32,7 @@ local function try(command, ...)
         refused[#refused + 1] = string.lower(command)
     end
 end
--- The key of this command is a key that no lock has. A missing right to that key is not reported.
+-- Tries a command on a key that no lock has. A missing right to that key is not reported.
 local function try_apart(command, ...)
     local before = #refused
     try(command, key .. '\n', ...)

@@ -48,7 +48,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// Reads the replies to a batch that have arrived. Returns the outcome when all replies are read.
+    /// Reads the replies to a batch that have arrived so far. Returns `None` until all replies have been read.
     fn read(&mut self, one: &mut SentBatch<'_>) -> Option<Result<(), CallError>> {
         while let Some(expected) = one.expected.front() {
             let by = time::now() + REST_OF_A_REPLY;
@@ -83,8 +83,8 @@ impl Renewals<'_> {
         Some(Ok(()))
     }
 
-    /// Reads the reply of the script for one part. If the request was in time, all claims of the part are renewed, except
-    /// for the claims that the reply lists.
+    /// Reads the reply to one call of the script, a part of the batch. If the call was in time, it has renewed all claims of
+    /// the part, except for the claims that the reply lists.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);
@@ -168,7 +168,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// If too few replicas acknowledged a renewal, its outcome is unknown.
+    /// If `flaw` says that too few replicas acknowledged the batch, the outcome of its renewals is unknown.
     fn discount(&mut self, batch: &Batch<'_>, flaw: Option<String>) {
         let Some(flaw) = flaw else { return };
         for index in batch.parts.iter().flatten() {

@@ -1,4 +1,4 @@
-//! The claims that one call of the script renews.
+//! A batch: the claims that are renewed at one server in one round, with one or more calls of the script.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;

@@ -3,7 +3,7 @@
 //! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then reads
 //! the replies as they arrive. So no server delays another.
 //!
-//! A claim gets another round if its request was not sent, redirected, late, or refused in a batch, or if the server needs
+//! A claim gets another round if its request was redirected, late, refused in a batch, or not sent, or if the server needs
 //! the text of the script. For a node of a quorum, the first round is sent at once, and its replies are read later.
 
 mod answers;
@@ -40,8 +40,7 @@ const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
 struct Renewals<'a> {
     redis: &'a Redis,
-    /// The node's handle in a quorum. The renewals are sent only if the handle has a vote at the server. `None` outside a
-    /// quorum.
+    /// The node's handle in a quorum. Renewals are sent only if the handle lets the server vote. `None` outside a quorum.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -99,7 +98,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// With `again`, these claims get another round.
+    /// Notes that the outcome of these claims is unknown. With `again`, the claims get another round.
     fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&OpenClaim>) {
         for index in indices {
             self.note(*index, Renewal::Unknown(reason.to_owned()));
@@ -116,7 +115,7 @@ impl<'a> Renewals<'a> {
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
         let count = batches.len();
         for (index, batch) in batches.into_iter().enumerate() {
-            // In a Cluster, the batches that remain share the time. One more share is for reading.
+            // In a Cluster, the remaining batches share the time until the deadline. One more share is for reading.
             let shares = if is_cluster { count - index + 1 } else { 1 };
             let by = share(self.deadline, shares);
             let mut connection = match self.connection(&batch.server, by) {
@@ -172,8 +171,8 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Groups the claims by server and slot. The first round omits claims at doubtful nodes, because refreshing the slot
-    /// map takes time.
+    /// Groups the claims by server and slot. The first round omits claims whose node may no longer be the master, because
+    /// refreshing the slot map takes time.
     fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
         let (topology, claims) = (&self.redis.topology, self.claims);
         let open = std::mem::take(&mut self.open);

@@ -75,7 +75,7 @@ if op == 'look' then
             wake_first(waiting, due, channels, now)
         end
     end
-    -- This deadline is later than a lease allows, so the server's clock was set back. The signalled waiter may be dead.
+    -- A deadline further ahead than one lease shows that the server's clock was set back. The waiter may be dead.
     local ahead = call('ZRANGEBYSCORE', due, '(' .. string.format('%.0f', now + life), '+inf', 'LIMIT', 0, 1000)
     for _, other in ipairs(ahead) do
         -- If wake_first has removed this waiter from both sets, the waiter had no signal.

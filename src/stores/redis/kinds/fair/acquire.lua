@@ -91,13 +91,13 @@ end
 local ends, length = call('ZSCORE', times, visitor), call('LLEN', queue)
 local is_in = ends and true
 if length ~= call('ZCARD', times) or not ends and wish == 'rejoin' then
-    -- The queue or the set of times has lost some of its entries.
+    -- The queue or the set of times may have lost entries, so the visitor is looked up in the queue.
     is_in = false
     for _, waiter in ipairs(call('LRANGE', queue, 0, -1)) do
         is_in = is_in or waiter == visitor
     end
 end
--- Only the first waiter of the queue is ever removed. So a waiter that rejoins after its removal was the first waiter.
+-- Other clients remove only the first waiter of the queue. So a waiter that rejoins after its removal was the first.
 local is_first = first == visitor or not is_in and wish == 'rejoin'
 local place = is_first and 1 or is_in and call('LINDEX', queue, 1) == visitor and 2 or is_in and length or length + 1
 call('ZADD', times, time_of(now + patience * place, now), visitor)

@@ -58,7 +58,7 @@ elseif op == 'set' then
     answer, does = 1 - answer, not free
 elseif op == 'replace' then
     answer, does = 1, true
-    -- Expired permits that are still in the set count as free.
+    -- Expired permits in the set are returned to the semaphore later, so they are subtracted as well.
     by = free and string.format('%.0f', by - free - call('ZCOUNT', taken, '-inf', '+inf'))
 elseif op == 'add' then
     answer, does = (free or 0) + by, true

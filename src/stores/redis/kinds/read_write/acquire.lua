@@ -46,7 +46,7 @@ local function begin(mode)
     local lasts = call('PTTL', key)
     if mode == 'write' and not is_over(key, KEYS[4], inside) and call('EXISTS', KEYS[4]) == 0 then
         -- The hash now expires with the longer of the two holds, so the writer's hold needs a TTL key. An expired hold gets
-        -- no TTL key, which would revive the hold.
+        -- no TTL key, because the key would revive the hold.
         call('SET', KEYS[4], 1, 'PX', math.max(lasts, 1))
     end
     call('HSET', key, 'mode', mode or writes and 'write' or 'read', visitor, ARGV[4])
@@ -56,7 +56,7 @@ local function begin(mode)
     end
     if type(set) == 'table' and set.err then
         pcall('DEL', own)
-        -- The user may lack the right to HDEL.
+        -- If the user lacks the right to HDEL, the key is deleted.
         if type(pcall('HDEL', key, visitor, mode and visitor or 'mode')) == 'table' and not mode then
             pcall('DEL', key)
         end

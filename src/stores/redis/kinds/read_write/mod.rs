@@ -1,5 +1,3 @@
-//! The two sides of a read-write lock.
-
 use super::*;
 
 pub(super) static READ: LazyLock<Layout> = LazyLock::new(|| of_side("read"));

@@ -23,7 +23,7 @@ local has = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(has) == 'table' then
     return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or has
 elseif has == 0 then
-    -- A forced release does not delete the TTL key.
+    -- A forced release leaves the TTL key, so the key is deleted here.
     redis.pcall('DEL', KEYS[2])
     return {number, {0, holder_of(KEYS[1])}}
 end

@@ -13,7 +13,7 @@ local number = ARGV[3] + 0
 local holder = redis.pcall('GET', KEYS[1])
 if type(holder) == 'table' then
     return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}}
-        -- redis.call raises the error with the name of the script.
+        -- GET fails again, and redis.call raises the error with the name of the script.
         or redis.call('GET', KEYS[1])
 elseif holder ~= ARGV[1] then
     return {number, {0, string.sub(holder or '', 1, 64)}}

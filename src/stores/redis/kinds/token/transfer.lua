@@ -18,7 +18,7 @@
 local holder = redis.pcall('GET', key)
 if type(holder) == 'table' then
     return string.find(holder.err, 'WRONGTYPE', 1, true) and {number, {2, now, 'a key of another type'}}
-        -- redis.call raises the error with the name of the script.
+        -- GET fails again, and redis.call raises the error with the name of the script.
         or call('GET', key)
 elseif holder == ARGV[1] then
     call('SET', key, ARGV[2], 'PX', ARGV[3])

@@ -2,7 +2,7 @@
 call('HSET', key, visitor, ARGV[4])
 local expires = redis.pcall('PEXPIRE', key, ARGV[2])
 if expires ~= 1 then
-    -- The user may lack the right to HDEL.
+    -- If the user lacks the right to HDEL, the key is deleted.
     if redis.pcall('HDEL', key, visitor) ~= 1 then
         redis.pcall('DEL', key)
     end

@@ -1,8 +1,8 @@
 -- The queue of a fair lock is a list of waiters, in the order of joining. In a sorted set, the score of a waiter is the
 -- time, ms, after which the waiter counts as dead. For a waiter of this library, this time is the time of its last request
--- plus one patience per position. Each holder of Redisson subtracts one patience from all scores. The fraction of the score
--- encodes the time of the last request (see looks.lua). For a waiter of Redisson, the fraction encodes when its channel was
--- first found without a subscriber.
+-- plus one patience (see fair/acquire.lua) per position. A Redisson client that acquires the lock subtracts one patience
+-- from all scores. The fraction of the score encodes the time of the last request (see looks.lua). For a waiter of Redisson,
+-- the fraction encodes when its channel was first found without a subscriber.
 
 -- include looks.lua
 

@@ -16,8 +16,8 @@ local function keep_taken(taken, key, life)
     elseif life == -1 and left >= 0 then
         last(10000000000000)
     elseif life >= 0 then
-        -- Time passes between two commands. So the PTTL of the semaphore is read after the PTTL of the set. If it is not
-        -- smaller, the set expires no later than the semaphore.
+        -- Time passes between two commands. So the PTTL of the semaphore is read after the PTTL of the set. If the PTTL of
+        -- the semaphore is not smaller, the set expires no later than the semaphore.
         for early = 0, 3 do
             local by = 10 ^ early
             life = math.min(pcall('PTTL', key), 10000000000000)

@@ -4,7 +4,7 @@ local function leave(key, own, visitor, notes)
     local writes, mode = is_writer(visitor), redis.call('HGET', key, 'mode')
     local lasts, left = redis.call('PTTL', key), redis.call('PTTL', own)
     local others, flaw
-    -- If none of these conditions is true, the TTL of the hash belongs to another reader's hold.
+    -- If none of these conditions is true, the TTL of the hash belongs to another reader's hold, and stays.
     if writes or mode ~= 'read' or left <= 0 or left >= lasts - 1000 or redis.call('HLEN', key) < 3 then
         others, flaw = others_of(key, own, visitor)
         if flaw then

@@ -13,8 +13,8 @@ local function wake_first(waiting, due, channels, now)
         redis.call('ZREM', waiting, first)
         if ends and ends + 0 > now then
             redis.pcall('PUBLISH', channels .. ':' .. first, '0')
-            -- The lease of a queue entry is 10 s. If the deadline is later, the server's clock was set back, so the waiter
-            -- may be dead.
+            -- A queue entry has a lease of 10 s. A deadline further ahead shows that the server's clock was set back, so the
+            -- waiter may be dead.
             if ends - now <= 10000 then
                 return true
             end

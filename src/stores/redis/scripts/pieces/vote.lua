@@ -1,4 +1,4 @@
--- Any server but the one with the replication id ARGV[6], which may vote, refuses the request.
+-- Only a master with the replication id ARGV[6] may grant the request as a vote. Other servers refuse the request.
 if ARGV[7] then
     local replication = call('INFO', 'replication')
     if
