@@ -51,7 +51,7 @@ pub(crate) type LevelId = u32;
 #[derive(Debug)]
 pub(crate) struct HandOffOffer {
     pub(crate) thread: u64,
-    /// A token that lives as long as the thread.
+    /// Can be upgraded until the thread ends.
     pub(crate) liveness: Weak<()>,
     pub(crate) lease: Lease,
 }

@@ -59,7 +59,7 @@ pub(super) struct State {
     pub(super) may_outlast: bool,
     /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,
-    /// When a thread got the hold. The hold is counted from then on.
+    /// When a thread got the hold. From then on, the client's counters include the hold.
     pub(super) began: Option<BootInstant>,
     pub(super) span: Option<HoldSpan>,
     /// Rarely used values. The box saves a third of the memory of each hold.
@@ -68,7 +68,7 @@ pub(super) struct State {
 
 #[derive(Debug, Default)]
 pub(super) struct Rare {
-    /// Why the last renewal failed, for the cause of a later loss.
+    /// Why the last renewal failed. A later loss reports this as its cause.
     pub(super) last_trouble: Option<String>,
     /// When a transaction locked the row of the hold. Until the transaction ends, no client can acquire or renew the lock.
     pub(super) pinned_since: Option<BootInstant>,

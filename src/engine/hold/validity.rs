@@ -15,7 +15,7 @@ use crate::store::EXPIRY_SLACK;
 /// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
 /// Such a request may run at any time between its sending and its reply. Without a reply, it may run until it expires. If
-/// these periods of two requests overlap, the requests may run in either order. The last one to run sets the lease:
+/// these periods overlap for two requests, they may run in either order. The last one to run sets the lease:
 ///
 /// | first request | second request | lease that counts |
 /// |---|---|---|
@@ -120,7 +120,7 @@ impl State {
         id
     }
 
-    /// Notes the lifetime of the semaphore's key that a request found, which was sent at `sent`. `life` is `None` if the
+    /// Notes the lifetime of the semaphore's key, as found by a request that was sent at `sent`. `life` is `None` if the
     /// lifetime exceeds the lease.
     pub(super) fn set_life(&mut self, sent: BootInstant, life: Option<Duration>) {
         let ends = life.map(|life| end_of_validity(sent, life));

@@ -28,7 +28,7 @@ const POLLS: &str = "a polled lock has no conditions, because its waiters receiv
     Client::lock, which is the same lock";
 
 pub(crate) struct Waited {
-    /// The last level that was acquired again.
+    /// The last of the levels that were acquired again.
     pub(crate) entry: Entry,
     pub(crate) was_woken: bool,
 }

@@ -46,7 +46,7 @@ impl RawLock {
                 self.give_level_back(hold, &claim, in_flight_id, deadline)
             }
             ReleasePlan::Expired(claim) => {
-                // The leases of the remaining levels have ended. Their loss is reported, and the lock is freed.
+                // The leases of the remaining levels have ended. The levels are reported as lost, and the lock is freed.
                 self.inner.watchdog.report_expired(hold);
                 self.release_whole(hold, &claim, deadline)
             }
@@ -124,7 +124,7 @@ impl RawLock {
         outcome
     }
 
-    /// Frees the lock and wakes the client's next waiter. Returns the cause if the store no longer had the hold.
+    /// Frees the lock and wakes the client's next waiter. Returns the cause of the loss if the store no longer had the hold.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut head_start, mut pause) = (None, None);
         let left = match &self.polling {

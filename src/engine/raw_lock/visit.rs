@@ -239,7 +239,7 @@ impl<'a> LockVisit<'a> {
                 }
                 Ok(ControlFlow::Continue(refusal))
             }
-            // Nothing was acquired, so the waiter attempts again at once.
+            // The store acquired nothing, so the waiter attempts again at once.
             Outcome::Gone(_) => Ok(ControlFlow::Continue(Refusal::until(Some(Duration::ZERO)))),
             Outcome::Unknown { in_doubt, error } => {
                 self.resolve_attempt(in_doubt);

@@ -107,7 +107,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// The argument of `Visit::acquired_via` if the next attempt succeeds.
+    /// Why the next attempt is made. If it succeeds, this is the argument of `Visit::acquired_via`.
     woken_by: &'static str,
 }
 

@@ -77,7 +77,7 @@ impl<'a> Sleeper<'a> {
     /// Unsubscribes. If this waiter has received a message and not attempted since, the next listener gets the message.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The listener leaves its queue first, because dropping `keep` may end its messages.
+            // The listener leaves its queue first, because dropping `keep` may close the connections that deliver messages.
             drop(subscription.registration);
             drop(subscription.keep);
         }

@@ -62,7 +62,7 @@ pub(super) enum News {
     Refused {
         is_usable: bool,
     },
-    /// An attempt got no usable reply. `is_undone`: it was granted, then released because too few replicas acknowledged.
+    /// An attempt got no usable reply. `is_undone`: it was granted, then released because too few replicas acknowledged it.
     Trouble {
         is_undone: bool,
     },
@@ -115,7 +115,7 @@ pub(super) struct Waiting<'a> {
     began: Instant,
     is_single: bool,
     request: Duration,
-    /// How long a wait without a deadline continues while no usable reply arrives.
+    /// How long a wait without a deadline continues without a usable reply (a grant or a refusal).
     outage_timeout: Duration,
     last_usable: Instant,
     is_in_trouble: bool,

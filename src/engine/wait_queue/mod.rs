@@ -16,7 +16,7 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// For this time after the last usable reply, a new waiter queues behind a holder of this client without an attempt.
+/// For this time after the last grant or refusal, a new waiter queues behind a holder of this client without an attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
@@ -338,7 +338,7 @@ impl<O, G> QueueNode<O, G> {
     }
 
     /// Notes an attempt without a usable reply. `is_undone`: it was granted, then released because too few replicas
-    /// acknowledged.
+    /// acknowledged it.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.is_in_doubt = true;

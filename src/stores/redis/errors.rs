@@ -201,7 +201,7 @@ impl Redis {
 pub(super) enum ReplyClass {
     Permission,
     WrongType,
-    /// The settings describe another kind of server.
+    /// The server is of another kind than the settings say, for example a Cluster node.
     Misplaced,
     Passing,
     Unknown,

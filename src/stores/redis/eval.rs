@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// Returns the number of a request. For a server without scripts, the number also encodes the commands that replace the
-    /// script. A vote needs the script.
+    /// script. For a vote, the script is always sent.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {

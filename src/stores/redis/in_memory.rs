@@ -243,7 +243,7 @@ impl State {
 
 impl FarEnd {
     fn send_rest(&mut self) {
-        // A write fails if the client is gone, or has to read first.
+        // A write fails if the client is gone, or if the socket's buffer is full until the client reads.
         while !self.unsent.is_empty()
             && let Ok(sent) = self.stream.write(&self.unsent)
         {

@@ -20,8 +20,7 @@ pub(super) enum Key {
     Braced(&'static str),
     /// `{name}:visitor` and a suffix, without the braces if the name contains `{`.
     BehindVisitor(&'static str),
-    /// Like `BehindVisitor`, for the writer whose thread reads inside its own write lock. Without such a writer, for the
-    /// visitor.
+    /// Like `BehindVisitor`. If a thread reads inside its own write lock, the visitor is that of the write lock.
     BehindWriter(&'static str),
     /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name contains `{`.
     OfCondition(&'static str),

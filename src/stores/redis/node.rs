@@ -1,8 +1,8 @@
 //! A store on one server as a node of a quorum. A request is sent now, and its reply is read later. So all nodes of the
 //! quorum work at the same time.
 //!
-//! If a request needs a second attempt (an unknown script, a wrong clock offset), reading its reply blocks until the second
-//! reply.
+//! If a request needs a second attempt (an unknown script, a wrong clock offset), reading the first reply blocks until the
+//! second one.
 
 use std::ops::Deref;
 use std::sync::Arc;

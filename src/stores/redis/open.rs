@@ -160,7 +160,7 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
-            // If too few replicas acknowledge an acquisition, the lock is released. A hand-off could not be undone.
+            // If too few replicas acknowledge an acquisition, the client releases it. It cannot take back a hand-off.
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };

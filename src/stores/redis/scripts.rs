@@ -13,7 +13,7 @@ pub(super) struct Script {
     pub(super) keys: &'static [Key],
     /// The arguments except for the last two, which are the expiry and the number of the request.
     pub(super) args: &'static [Arg],
-    /// Whether the script takes an expiry and returns the server time. After the expiry, the request is refused.
+    /// Whether the script takes an expiry and returns the server time. After the expiry, the server refuses the request.
     pub(super) expires: bool,
     /// The commands that replace the script on a server without scripts.
     pub(super) instead: Option<Instead>,
@@ -42,7 +42,7 @@ pub(super) enum Arg {
     /// The TTL, in ms, of a counter that the request creates.
     Life,
     Fence,
-    /// What guards the work: `fence`, or the layout's `rights` for a hold.
+    /// What the script checks before the work: `fence` for a fence, or the layout's `rights` for a hold.
     Check,
     Work,
     Inside,

@@ -42,7 +42,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // A user without the right to EVAL may have the right to EVALSHA.
+            // A user without the right to EVAL may have the right to EVALSHA. `receive` then runs the operation by the hash.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }

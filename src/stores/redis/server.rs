@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, or if the idle connection was closed. At the first renewal, file descriptors
+    /// Connects for renewals at the first hold, or if the idle connection was closed. By the first renewal, file descriptors
     /// may have run out, or the name server may be down.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);

@@ -55,7 +55,7 @@ impl ReplicaAck {
         }
     }
 
-    /// Returns why a request does not count as replicated. `None` if it counts.
+    /// Returns why a request does not count as replicated; `None` if enough replicas acknowledged it.
     pub(super) fn flaw(&self, wanted: Replication) -> Option<String> {
         let wanted = wanted.replicas;
         match self {

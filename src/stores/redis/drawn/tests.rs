@@ -73,7 +73,7 @@ const NUMBERS: [i64; 14] = [
 ];
 
 thread_local! {
-    /// The kept input that replaces the next random input.
+    /// If set, this input from `tests/corpus` replaces the next random input.
     static KEPT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
     static LAST: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }

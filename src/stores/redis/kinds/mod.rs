@@ -53,7 +53,7 @@ pub(super) struct Layout {
     beside: &'static [Key],
 }
 
-/// All kinds. Where several kinds have the same channel, messages are read as messages of the first one.
+/// All kinds. If the channel of a message matches several kinds, the first kind with `wakes` is used.
 pub(super) const KINDS: [Kind; 9] = [
     Kind::Reentrant,
     Kind::Token,

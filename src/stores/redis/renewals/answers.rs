@@ -141,7 +141,7 @@ impl Renewals<'_> {
         if lacks_script(&text) {
             one.connection.connection.has_forgotten_scripts();
         }
-        // A user without the right to EVAL may have the right to EVALSHA.
+        // A user without the right to EVAL may have the right to EVALSHA, so the next round sends the hash.
         let is_other_way = lacks_script(&text) || by_text && lacks_eval(&text);
         let may_be_for_one = text.starts_with("TRYAGAIN") || may_be_for_one_key(&text);
         let fault = CallError::Server(text);

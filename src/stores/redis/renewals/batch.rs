@@ -132,7 +132,7 @@ pub(super) struct SentBatch<'a> {
     pub(super) connection: Borrowed,
     pub(super) sent: BootInstant,
     pub(super) expected: VecDeque<Expected>,
-    /// An error reply after which the connection cannot be used.
+    /// The error reply of a server that is no longer the master. The connection is then closed.
     pub(super) fault: Option<CallError>,
 }
 
