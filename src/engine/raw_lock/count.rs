@@ -1,4 +1,4 @@
-//! Counters: semaphores and latches. A thread can wait until a counter is 0.
+//! Operations on counters (semaphores and latches), and the wait for the count 0.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

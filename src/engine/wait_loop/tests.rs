@@ -19,7 +19,7 @@ enum Limit {
     For(u64),
 }
 
-/// A reply, a wake-up, or a change of the state that the wait sees.
+/// An event of the wait: a reply, a wake-up, or a change of its queue.
 #[derive(Clone, Copy)]
 enum Told {
     Nothing,

@@ -30,10 +30,10 @@ pub(super) enum Arg {
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
-    /// The name of the lock, for a script that must not declare this key.
+    /// The name of the lock as an argument. A script that declares it as a key is refused if the user has no right to it.
     Lock,
     Floor,
-    /// The key of the last fencing token, for a script that must not declare this key.
+    /// The key of the last fencing token. It is an argument for the same reason as `Lock`.
     Counter,
     Step,
     Amount,

@@ -26,8 +26,8 @@ pub(super) fn vote_of(
 /// A connection that can send a request at once. In a quorum, also the identity of its server, which has a vote.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// Borrows a connection that can send a request at once. With a `handle`, returns only a connection whose server is known
-/// to have a vote.
+/// Borrows a connection that can send a request at once. With a `handle`, returns only a connection to a server that is
+/// known to have a vote.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {

@@ -124,7 +124,7 @@ mod tests {
     fn wait_leaves_time_to_undo() {
         let most = waited_in(100_000);
         assert!(most <= 100_000 - 120 && most > 80_000, "{most}");
-        // With little time left, the replicas get at least a third of it.
+        // With little time left, `WAIT` gets a third of it.
         assert!(waited_in(120) <= 40);
         assert!(waited_in(120_000_000) <= 3_600_000);
     }

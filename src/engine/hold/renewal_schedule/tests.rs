@@ -1,4 +1,4 @@
-//! Tests when a hold is checked and renewed. Each test reads the clock once.
+//! Tests when a hold is checked and renewed.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::time::Duration;

@@ -16,7 +16,7 @@ fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|it| claim(&format!("lock-{it}"))).collect()
 }
 
-/// The reply that all claims but `others` were renewed.
+/// The reply after a renewal of all claims except for `others`.
 fn renewed_but(others: &[(i64, Value)]) -> Says {
     let mut items = vec![now(), Value::Int(1)];
     for (place, what) in others {

@@ -1,6 +1,6 @@
 -- A score is a time, ms. The fraction of the score, times 2048, is the time of the member's last request, in tenths of a
--- second, modulo 2047, plus 1. It is 0 if this time is unknown. Redisson adds only integers to a score, so the fraction is
--- kept.
+-- second, modulo 2047, plus 1. The fraction is 0 if this time is unknown. Redisson adds only integers to a score, so the
+-- fraction is kept.
 
 -- Returns the score for a time. The fraction encodes `now`.
 local function time_of(score, now)

@@ -25,7 +25,7 @@ const NONE: Result<Value, String> = Ok(Value::Nil);
 fn told(step: Instead, answers: &[Result<Value, String>]) -> String {
     let number = numbered(7, Dialect::DelEx, step);
     let mut all = Answers::default();
-    // Some scripts ignore the second reply.
+    // Some requests need only the first reply.
     let unneeded = Ok(Value::Int(5));
     for answer in answers.iter().chain([&unneeded]).take(COUNT) {
         assert!(all.add(number, answer.clone()).is_none());
