@@ -1,5 +1,3 @@
-//! The semaphore whose permits have ids.
-
 use std::time::Duration;
 
 use crate::engine::wait_loop::WaitLimit;
@@ -21,9 +19,9 @@ use crate::store::CountStep;
 /// * **Acquisitions wait until the semaphore has been set.** Call [`PermitSemaphore::try_set`] first. It has no effect on an
 ///   existing semaphore.
 /// * A Redisson client expires permits by the clock of its own machine. **If that clock is some seconds ahead, fixed leases
-///   end that many seconds too early.** Renewed permits with the default lease of 30 s tolerate 20 s.
-/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name is the same
-///   number in Redis.
+///   end that many seconds too early.** Renewed permits with the default lease of 30 s tolerate a clock that is 20 s ahead.
+/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name uses the same
+///   counter in Redis.
 /// * As for a [`Semaphore`](crate::Semaphore), acquisitions are not reentrant, and there is no order among processes.
 ///
 /// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates a semaphore without I/O. All semaphores of one name
@@ -62,7 +60,7 @@ impl PermitSemaphore {
     /// lease: the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
-        // Only permits without a handle may have an endless lease. The acquisition refuses the lease `Duration::MAX`.
+        // Only permits without a handle may be endless. So an endless lease becomes one that the acquisition refuses.
         let is_endless = lease >= ENDLESS;
         let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);
@@ -165,7 +163,7 @@ impl PermitSemaphore {
     }
 
     /// Queries the remaining lease of a permit, in whole milliseconds. Returns `None` if the permit is not taken, and
-    /// [`Duration::MAX`] if the permit has no end.
+    /// [`Duration::MAX`] if its lease has no end.
     ///
     /// # Errors
     ///
@@ -176,7 +174,7 @@ impl PermitSemaphore {
         let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         Ok(match left {
             Duration::ZERO => None,
-            // The store has 1970 plus `ENDLESS` as the end of such a permit, so less than `ENDLESS` remains.
+            // The store writes the end of an endless lease as 1970 plus `ENDLESS`, so less than `ENDLESS` remains.
             left if left > ENDLESS / 2 => Some(Duration::MAX),
             left => Some(left),
         })

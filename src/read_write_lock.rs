@@ -1,5 +1,3 @@
-//! The read-write lock.
-
 use crate::lock::Lock;
 
 /// A lock with two sides: many threads of many processes may read, or one may write. Redisson's `RReadWriteLock`.
@@ -12,12 +10,12 @@ use crate::lock::Lock;
 ///   write side, it keeps the read side, and other readers may enter. This is called a downgrade.
 /// - **A reader may not write.** A thread that holds only the read side would wait for itself on the write side. So the
 ///   write side returns [`Error::Upgrade`](crate::Error::Upgrade) at once.
-/// - **No side starves.** A reader that arrives while a writer waits queues behind that writer. After a writer the waiting
-///   readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's readers and
-///   the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays the waiters behind it
-///   by 3 seconds.
+/// - **No side starves.** A reader that arrives while a writer waits queues behind that writer. When the writer unlocks, the
+///   waiting readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's
+///   readers and the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays the waiters
+///   behind it by 3 seconds.
 ///
-/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read. Without it, that thread
+/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read. Otherwise that thread
 /// would queue behind a waiting writer, which waits for the first reader: a deadlock.
 ///
 /// Redisson's read-write lock of the same name and prefix is the same lock. A renewal by Redisson sets the TTL of the key to
@@ -26,7 +24,7 @@ use crate::lock::Lock;
 ///
 /// [`Client::read_write_lock`](crate::Client::read_write_lock) creates a read-write lock without I/O. A
 /// [`lock`](crate::Client::lock) of the same name is a lock of another kind: while one of the two is held, acquiring the
-/// other returns [`Error::WrongType`](crate::Error::WrongType). With a database, a read-write lock returns
+/// other returns [`Error::WrongType`](crate::Error::WrongType). A read-write lock of a database client returns
 /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no read-write locks.
 ///
 /// # Examples

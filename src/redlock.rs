@@ -27,8 +27,8 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// A lock on one server ends with that server. After a failover it may be granted twice, because replication is
 /// asynchronous. Redlock sends each attempt to `n` independent masters. It acquires the lock if at least `n/2 + 1` masters
 /// grant the lock in time. So the lock survives the failure of a minority. The algorithm is that of the [Redis
-/// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with its allowance for clock
-/// drift, delayed restarts and renewal at a majority.
+/// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), including clock drift, delayed
+/// restarts, and renewal at a majority.
 ///
 /// [`Redlock::lock`] returns a [`Lock`] with the methods of every other lock.
 ///
@@ -43,13 +43,14 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// A node that loses a granted key by eviction, `FLUSHALL` or `DEL` keeps its vote. One such node breaks the promise,
 /// because two majorities may have only this node in common.
 ///
-/// These nodes have no vote for one [`max_lease`](RedlockBuilder::max_lease), because they may have lost granted locks:
+/// These nodes may have lost granted locks. So they have no vote (their grants do not count) for one
+/// [`max_lease`](RedlockBuilder::max_lease):
 ///
-/// * a server that was restarted or replaced since it was first seen, unless it runs with `appendonly yes`,
+/// * a server that was restarted or replaced after this `Redlock` first connected, unless it runs with `appendonly yes`,
 ///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
-/// * a server that was started less than one `max_lease` before it is first seen;
+/// * a server that was started less than one `max_lease` before this `Redlock` first connects;
 /// * a server whose replication ids show that it may have been a replica;
-/// * a server behind sentinels or with replicas, when it is first seen.
+/// * a server behind sentinels or with replicas, when this `Redlock` first connects.
 ///
 /// Use masters without replicas. A cluster is refused. [`Redlock::check`] reports problems. All clients of the same nodes
 /// must have the same `max_lease`.
@@ -179,8 +180,8 @@ setters! {
 
     /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for this time.
     ///
-    /// A longer lease returns [`Error::InvalidLease`]. All clients of the same nodes must have the same value. 10 ms ..= 365
-    /// days. Defaults to 30 s.
+    /// A lock with a longer lease returns [`Error::InvalidLease`]. All clients of the same nodes must have the same value.
+    /// 10 ms ..= 365 days. Defaults to 30 s.
     max_lease(lease: Duration) => max_lease = lease;
 
     /// Sets how many times the watchdog renews a hold.
@@ -218,8 +219,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// Gives a server a vote when it is first seen, even if it started less than one `max_lease` before or may have replaced
-    /// another server.
+    /// Gives a server a vote from the first connection on, even if it started less than one `max_lease` before or may have
+    /// replaced another server.
     ///
     /// Use this setting only for servers that are known to be new, as in tests and examples. Former replicas, and servers
     /// that restart or fail over later, lose their vote as without this setting. Defaults to off.
@@ -274,7 +275,7 @@ impl RedlockBuilder {
             outage_timeout: self.outage_timeout,
         };
         let nodes = self.nodes.iter().map(|client| {
-            // Keeps the client of the node open, because its thread listens for messages of the node.
+            // Keeps the client of the node open, because a thread of the client listens for messages of the node.
             let keep: Arc<dyn Any + Send + Sync> = Arc::clone(client.inner()) as _;
             Ok((client.as_node()?, keep))
         });

@@ -1,5 +1,3 @@
-//! The semaphore and its permits.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +20,8 @@ use crate::store::CountStep;
 ///   existing semaphore.
 /// * The next acquisition or wait of any client of this library frees the permits of dead holders. **Redisson does not free
 ///   them.**
-/// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name is the same number in Redis. [`Lock::force_unlock`]
-///   of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
+/// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name uses the same counter in Redis.
+///   [`Lock::force_unlock`] of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
 /// * A semaphore is not reentrant: a thread that has permits and acquires more may wait for itself.
 /// * The waiting threads of one client acquire permits in the order of arrival. [`Semaphore::try_acquire`] bypasses the
 ///   waiting threads. There is no order among processes.
@@ -66,7 +64,7 @@ impl Semaphore {
         Semaphore { lock }
     }
 
-    /// Adds permits like [`Semaphore::add_permits`], but only to an existing semaphore. Returns whether there is one.
+    /// Adds permits like [`Semaphore::add_permits`], but only to an existing semaphore. Returns whether it exists.
     ///
     /// # Errors
     ///
@@ -79,7 +77,7 @@ impl Semaphore {
     /// Takes all free permits, and returns their number. The taken permits have no owner.
     ///
     /// Afterwards the number of free permits is 0. A negative number of free permits is returned and becomes 0, as in
-    /// `java.util.concurrent`. Permits of dead holders count as free, but only those of at most 5,000 holders.
+    /// `java.util.concurrent`. The permits of at most 5,000 dead holders count as free.
     ///
     /// # Errors
     ///
@@ -191,15 +189,15 @@ macro_rules! counter_methods {
             /// Adds free permits, or removes free permits if `permits` is negative. Creates the semaphore if none exists.
             /// Redisson has this method as `addPermits`, and as `release` of its `RSemaphore`.
             ///
-            /// Use this method to change the limit, and to free permits that were drained or forgotten
-            /// ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once: after a lost
-            /// reply the request is sent again with the same request number.
+            /// Use this method to change the total number of permits, and to free permits that were drained or forgotten
+            /// ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once. After a lost
+            /// reply the client sends it again with the same number, by which the server recognizes it.
             ///
             /// # Errors
             ///
             /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if the number of free permits would
-            /// leave the range -2147483647 ..= 2147483647. The call ends within one
-            /// [`command_timeout`](crate::Builder::command_timeout) with one of these errors:
+            /// leave the range -2147483647 ..= 2147483647. The other errors are returned within one
+            /// [`command_timeout`](crate::Builder::command_timeout):
             ///
             /// - [`Error::Unknown`](crate::Error::Unknown): no reply came. The request was executed once or not at all, so
             ///   another call may add the permits a second time;
@@ -228,7 +226,7 @@ macro_rules! counter_methods {
             pub fn delete(&self) -> Result<bool> {
                 let raw_lock = self.lock.raw_lock();
                 let deleted = raw_lock.count(CountStep::Delete)?;
-                // Otherwise the holders of this client would notice the loss only at the next renewal.
+                // Renews at once, so that the holders of this client notice the loss before their next regular renewal.
                 raw_lock.inner.watchdog.check_now(self.name());
                 Ok(deleted == 1)
             }
@@ -333,7 +331,8 @@ impl Permits {
         self.guard.lost()
     }
 
-    /// Returns the id of the holder in the store: `permits*uuid:thread:hold`, or the concatenated ids of the permits.
+    /// Returns the id of the holder in the store: `permits*uuid:thread:hold`, or the concatenated permit ids of a
+    /// [`PermitSemaphore`](crate::PermitSemaphore).
     pub fn visitor(&self) -> &VisitorId {
         self.guard.visitor()
     }

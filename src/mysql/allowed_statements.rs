@@ -9,7 +9,8 @@ pub(crate) fn changes_session(statement: &str) -> bool {
     bytes.contains(&b'@') || words.any(|word| word.eq_ignore_ascii_case(GET_LOCK))
 }
 
-/// The first words of statements that never commit. A deny list would miss statements of later server versions.
+/// The first words of statements that never commit the transaction. A deny list would miss statements of later server
+/// versions.
 pub(crate) const ALLOWED: [&str; 12] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "SHOW",
     "EXPLAIN", "DESCRIBE", "DESC",

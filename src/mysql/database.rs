@@ -8,7 +8,8 @@ use crate::mysql::row_lock::store;
 use crate::stores::mysql::MySql;
 
 impl Client {
-    /// Creates the [`lock_table`](crate::Builder::lock_table) and the table of the named rows, unless they exist.
+    /// Creates the [`lock_table`](crate::Builder::lock_table) and the table of the [named
+    /// rows](crate::mysql::RowTarget::named), unless they exist.
     ///
     /// No other call creates these tables. Each client checks the lock table before its first lock. This call needs the
     /// right `CREATE`; locking needs `SELECT`, `INSERT` and `UPDATE`. Each statement is limited to one
@@ -51,8 +52,8 @@ impl Client {
     /// The row of a lock stays after an unlock, because it contains the fencing token. Without this call, names that are
     /// used only once would fill the table. This call needs the right `DELETE`.
     ///
-    /// After the deletion the first token of a name is the server's time. So the tokens keep rising, unless the server's
-    /// clock goes back by more than `free_for`, for example at a failover. One hour is a safe `free_for`.
+    /// The first fencing token of a deleted name is the server's time. So the tokens of a name keep rising, unless the
+    /// server's clock goes back by more than `free_for`, for example at a failover. One hour is a safe `free_for`.
     ///
     /// # Errors
     ///

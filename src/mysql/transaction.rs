@@ -24,8 +24,8 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// server may have rolled the transaction back, so every later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. User variables
-/// and named locks (`GET_LOCK`) of a statement end with the transaction. Those of a stored function or trigger may remain in
-/// the session.
+/// and named locks (`GET_LOCK`) of a statement end with the transaction. If a stored function or trigger sets them, they may
+/// remain in the session.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -68,8 +68,8 @@ impl Tx<'_> {
 
     /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
     ///
-    /// A numeric type parses digits from a column of any type. So read a BIT, BINARY or BLOB column as `Vec<u8>`, or convert
-    /// the column on the server: `SELECT flags + 0`.
+    /// A numeric type parses the bytes of a BIT, BINARY or BLOB column as digits. Read such a column as `Vec<u8>`, or
+    /// convert it on the server: `SELECT flags + 0`.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Guard {
     ///
     /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease. It turns
     /// true again after the commit, which starts a new lease. Inside `work`, a re-entry or an unlock of this lock by the
-    /// holding thread returns [`Error::Unsupported`]. A guard of this lock that is dropped inside `work` unlocks after the
+    /// holding thread returns [`Error::Unsupported`]. If `work` drops a guard of this lock, the guard unlocks after the
     /// transaction. Any other acquisition of this lock inside `work` waits for the transaction, which waits for `work`. The
     /// server ends a transaction that is idle for a minute.
     ///
@@ -212,7 +212,7 @@ fn transaction<T, E: From<Error>>(
     Ok(value)
 }
 
-/// A hold whose row a transaction has locked. The watchdog does not renew the hold until this value is dropped.
+/// A hold whose row a transaction has locked. The watchdog does not renew the hold until the `Pin` is dropped.
 struct Pin<'a> {
     raw_lock: &'a RawLock,
     store: &'a MySql,
@@ -279,7 +279,7 @@ impl Drop for Pin<'_> {
         self.hold.unpin(self.committed);
         for level in self.hold.take_put_off() {
             match self.raw_lock.release(self.hold, level) {
-                // `NotHeld`: `Lock::unlock` released this level before.
+                // `NotHeld`: `Lock::unlock` has already released this level of the re-entrant hold.
                 Ok(()) | Err(Error::NotHeld { .. }) => {}
                 Err(error) => events::unlock_failed(&self.hold.name, &error),
             }

@@ -9,7 +9,8 @@ use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    /// The values of the requested columns. The last value is that of the check column.
+    /// The values of the requested columns. The last value is the row's version (its `Check` column), which an update
+    /// compares before it writes.
     pub(crate) row: Row,
 }
 
@@ -41,7 +42,7 @@ pub struct Outcome<T> {
 impl VersionedRow {
     /// Returns the value of a column.
     ///
-    /// A numeric type parses digits from a column of any type. So read a BIT, BINARY or BLOB column as `Vec<u8>`.
+    /// A numeric type parses the bytes of a BIT, BINARY or BLOB column as digits. Read such a column as `Vec<u8>`.
     ///
     /// # Errors
     ///

@@ -58,7 +58,7 @@ impl MultiStore {
         }
     }
 
-    /// Each member gets its share of the time that is left when the iterator returns it.
+    /// Returns each member with a deadline: its share of the time that is left at that moment.
     fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
@@ -107,7 +107,7 @@ impl MultiStore {
     /// first member is not queried, because no member is before it.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
-        // Quorums are not queried: their `inspect` counts silent nodes as locked, which is an outage and not a refusal.
+        // Quorums are not queried. Their `inspect` counts silent nodes as locked, so an outage would look like a refusal.
         let is_simple = |member: &&Member| !member.store.facts().is_composite;
         let member = self.members.get(place).filter(is_simple)?;
         if place == 0 {
@@ -124,7 +124,7 @@ impl MultiStore {
             })
     }
 
-    /// Tries to resolve the request. Returns whether the request is now resolved at all members.
+    /// Tries to release what the request acquired or may still acquire. Returns whether this succeeded at all members.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {
@@ -138,7 +138,7 @@ impl MultiStore {
                 visitor: member.visitor(&in_doubt.visitor),
                 ..part
             };
-            // After an error, the engine repeats the resolution.
+            // If a member returns an error, the engine calls again later.
             let by = share(deadline, index + 1);
             let resolved = member.store.resolve(&mut [&mut part], by).pop();
             if matches!(resolved, Some(Ok(true))) {
@@ -179,7 +179,7 @@ impl Store for MultiStore {
         for (index, member) in self.members.iter().enumerate() {
             let mut in_doubt = InDoubt::at_none(claim, self.members.len());
             let latest = |part: &InDoubt| part.not_after.iter().copied().max().unwrap_or(Some(0));
-            // One share of the time is reserved for releases.
+            // One share of the time is reserved for releases after a refusal.
             let by = share(deadline, self.members.len() - index + 1);
             let outcome = match member.store.acquire(&member.claim(claim), by) {
                 Ok(Outcome::Done(Granted { leftover, .. })) => {
@@ -218,8 +218,8 @@ impl Store for MultiStore {
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some members may have, or may get later, the new lease and the higher hold count. They keep this count
-                    // until the last release, which frees the lock whatever the count is.
+                    // Some members may have the higher hold count, or get it later. The last release frees a member at any
+                    // count, so the count is not corrected.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };
@@ -309,7 +309,7 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
-                // An ambiguous error takes precedence over other errors: the failed member may have been freed.
+                // An ambiguous error is kept rather than another: the member may have been freed.
                 Err(error) => trouble = trouble.filter(Error::is_ambiguous).or(Some(error)),
             }
         }
@@ -355,7 +355,7 @@ impl Store for MultiStore {
         Ok(whole)
     }
 
-    /// Returns nothing, because each member is described by its own client.
+    /// Returns nothing, because a survey of each member's own client lists the member.
     fn survey(
         &self,
         _: SurveyOf<'_>,
@@ -378,7 +378,7 @@ impl Store for MultiStore {
         let mut sources = 1;
         let subscribe = |member: &Member| {
             let source = source + sources;
-            // The members have no queue entries, because a multi-lock never waits for one member while it holds another.
+            // `None`: a multi-lock does not join the queues of its members.
             let part = member.store.subscribe(&member.lock, None, source, parker);
             sources += part.sources;
             part
