@@ -14,9 +14,9 @@ use crate::stores::multi::{Member, MultiStore};
 /// The parts may be locks of any clients and kinds: two names on one server, names on several servers, a
 /// [`Redlock`](crate::Redlock), a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
 ///
-/// A multi-lock never waits while it holds a part. If another client holds a part, the multi-lock releases the acquired
-/// parts, waits for a change of that part, and starts again. So two multi-locks cannot deadlock. The hold is valid while
-/// every part is valid. It is lost when the first part is lost. The wait time of a call is for all parts together.
+/// A multi-lock never waits while it holds a part. If another thread or process holds a part, the multi-lock releases the
+/// acquired parts, waits for a change of that part, and starts again. So two multi-locks cannot deadlock. The hold is valid
+/// while every part is valid. It is lost when the first part is lost. The wait time of a call is for all parts together.
 ///
 /// A thread that holds a part separately cannot acquire the multi-lock. A thread that holds the multi-lock cannot acquire a
 /// part separately. Both calls return [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks

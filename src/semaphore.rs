@@ -191,7 +191,7 @@ macro_rules! counter_methods {
             ///
             /// Use this method to change the total number of permits, and to free permits that were drained or forgotten
             /// ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once. After a lost
-            /// reply the client sends it again with the same number, by which the server recognizes it.
+            /// reply the client sends it again with the same number, by which the server recognizes the repetition.
             ///
             /// # Errors
             ///

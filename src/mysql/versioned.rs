@@ -19,8 +19,8 @@ use crate::stores::mysql::{Ident, KeyedTable, VersionedTable, row_not_found, sle
 pub enum Check {
     /// An integer column that each update raises by one. This check is preferred.
     Version(String),
-    /// A DATETIME or TIMESTAMP column. Each update sets it to the server's time in UTC. If that is not later than the old
-    /// value, the update adds one unit of the column's precision to the old value.
+    /// A DATETIME or TIMESTAMP column. Each update sets it to the server's time in UTC, or to the old value plus one unit of
+    /// the column's precision, whichever is later.
     ///
     /// A column of whole seconds runs ahead of the clock if its row changes more than once a second. Other writers must not
     /// set the column to an earlier time.

@@ -24,7 +24,7 @@ impl Quorum {
         };
         let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
-        // The reserve is for releasing the lock at a minority within the deadline.
+        // Time is reserved to release the lock within the deadline if only a minority grants it.
         let left = deadline.saturating_duration_since(begun);
         let reserve = self.node_timeout(claim.lease).min(left / 8);
         let (lease, by) = (claim.lease, deadline - reserve);
@@ -43,8 +43,8 @@ impl Quorum {
             // The remaining nodes get the hold as well, so that it survives the failure of a node.
             fan_out.send_rest();
             // A first acquisition reads only the replies that have arrived, so that the next user of a connection need not
-            // read them. A re-entry waits for all replies, because a node could execute an unanswered request after the next
-            // request of the hold.
+            // read them. A re-entry waits for all replies. Otherwise a node could execute this request after a later one of
+            // the hold.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -70,7 +70,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // The remaining replies are read because a refusal contains the holder and its remaining lease.
+        // A refusal contains the holder and its remaining lease, so the call reads the remaining replies.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {
@@ -85,7 +85,8 @@ impl Quorum {
             return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // The engine resolves the lost hold at all nodes. For that it needs the expiry of the unanswered requests.
+            // The engine releases the lost hold at all nodes. A node may still execute an unanswered request until its
+            // expiry, so the expiry is noted.
             if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
                 placement.note_unknown(&open);
             }

@@ -17,21 +17,20 @@ use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
 /// One request to each of several nodes. Some requests are already sent; other requests wait for a connection.
 ///
-/// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, after one node
-/// timeout. If a majority needs the nodes, it ends at `connected_by`, unless the previous attempts to connect to them all
-/// failed.
+/// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node timeout
+/// after the start. If a majority is possible only with unconnected nodes, the wait ends at `connected_by`, unless the last
+/// attempt to connect to each of them failed.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
     purpose: Purpose,
     timeout: Duration,
     deadline: Instant,
-    /// The end of the wait for connections. If a majority needs the nodes, `connected_by` is the end.
     soon: Instant,
     connected_by: Instant,
-    /// The end of the wait for busy nodes. It is before the deadline, so that time for a reply remains.
+    /// The end of the wait for nodes whose connections are all in use. It is early enough that time for a reply remains.
     free_by: Instant,
-    /// Whether a majority needs replies of nodes that are being connected.
+    /// Whether a majority is possible only with nodes that are not connected yet.
     pub(super) is_needed: bool,
     /// A time before the first request was sent. The validity of a hold counts from here.
     pub(super) first_sent: BootInstant,
@@ -67,8 +66,7 @@ struct Busy {
     connections: u32,
 }
 
-/// A new connection cannot be used if another call takes it or the server closes it. Each call makes one connection, so a
-/// call gets one after at most as many tries as there are concurrent calls.
+/// A request gives up after so many new connections that another call took or the server closed.
 const MOST_TRIES: u32 = 64;
 
 /// How often a wait for replies checks whether a connection has become ready.
@@ -107,7 +105,7 @@ impl Quorum {
             timeout,
             deadline,
             soon,
-            // A grant after half of the lease leaves too little validity.
+            // A grant that arrives after half of the lease leaves too little validity.
             connected_by: deadline.min(begun + lease / 2).max(soon),
             free_by: begun + patience(soon),
             is_needed: true,
@@ -130,7 +128,7 @@ impl Quorum {
 }
 
 impl<'a, T> FanOut<'a, T> {
-    /// Returns whether the request was sent, or got its result at once.
+    /// Sends the request to a node. Returns false if the node has no connection for it now.
     pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
@@ -174,7 +172,7 @@ impl<'a, T> FanOut<'a, T> {
         true
     }
 
-    /// Drops the pending requests. Each node that has no entry in `votes` gets the reason as its entry.
+    /// Stops waiting. Notes in `votes` why each remaining node has not voted: no reply, or no connection.
     pub(super) fn note_rest(mut self, votes: &mut [Option<Vote>]) {
         self.give_up_connecting();
         self.give_up_busy();
@@ -212,7 +210,7 @@ impl<'a, T> FanOut<'a, T> {
         self.next_within(None)
     }
 
-    /// Returns the next reply; `None` also if no reply arrives until `patience`.
+    /// Returns the next reply; `None` also if no reply arrives before the time `patience`.
     pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
@@ -298,7 +296,7 @@ impl<'a, T> FanOut<'a, T> {
                 let arrived = readable.filter(|(_, is)| **is);
                 arrived.fold(0, |bits, (at, _)| bits | bit(at))
             }
-            // `poll` failed, for lack of memory. The first request counts as readable, and its read waits.
+            // `poll` failed for lack of memory. The caller then reads the first reply, and blocks until it arrives.
             Err(_) => bit(0),
         }
     }
@@ -319,7 +317,8 @@ impl<'a, T> FanOut<'a, T> {
                     self.ask(index, tries + 1);
                 }
                 Linked::Failed(error) if !error.may_pass() => {
-                    // The error may concern only the set-up of the connection. The server may still permit this request.
+                    // The error may concern only a set-up command of the connection. The server may still permit this
+                    // request.
                     let was_sent = self.ask(index, MOST_TRIES);
                     let failed = (!was_sent).then_some((index, Err(error)));
                     self.ready.extend(failed);
@@ -338,7 +337,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Sends the requests that wait for a connection, until `soon`. Reads no replies.
+    /// Waits for connections until `soon`, and sends the requests that wait for them. Reads no replies.
     pub(super) fn send_rest(&mut self) {
         self.is_needed = false;
         loop {
@@ -359,7 +358,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The attempts to connect continue in the background.
+    /// Stops waiting for connections. The attempts to connect continue in the background.
     fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             let reason = "connecting took longer than the deadline allows";

@@ -11,7 +11,7 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// A request other than a renewal that needs a server with a vote.
+    /// A request that needs a server with a vote, except for a renewal.
     Vote,
     /// A renewal, which needs a server with a vote.
     Renewal,
@@ -40,7 +40,7 @@ pub(crate) trait PendingAnswer<T> {
         None
     }
 
-    /// If the request is dropped, the flag is set when a later user of the connection has read the reply.
+    /// Returns a flag. If this value is dropped, a later user of the connection reads the reply and sets the flag.
     fn answered(&self) -> Arc<AtomicBool> {
         Arc::default()
     }

@@ -51,15 +51,16 @@ impl Quorum {
 }
 
 impl Placement {
-    /// Notes the requests without a reply. The expiry 0 stands for a granted request.
+    /// Notes the requests of `open` that got no reply. An expiry of 0 means that the node granted the request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
             self.note(*node, *not_after, Arc::default());
         }
     }
 
-    /// Notes that the node may execute a request until `answered` is set. Several such requests at one node become one entry
-    /// with the latest expiry. No single reply proves that all of them have run, so the flag of that entry is never set.
+    /// Notes a request that the node may execute until `answered` is set or `not_after` has passed. Several such requests at
+    /// one node become one entry with the latest expiry. No single reply proves that all of them have run, so the flag of
+    /// that entry is never set.
     pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {
         self.open
             .retain(|open| !open.answered.load(Ordering::Acquire));

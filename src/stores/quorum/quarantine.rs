@@ -91,7 +91,7 @@ impl Membership {
                 return known.vote(now);
             }
             if identity.asked <= known.told {
-                // The two identifications overlapped, so it is unknown which of the servers came later.
+                // The two identifications overlapped, so it is unknown which server is at the address now.
                 return Err(Quarantined::Outdated);
             }
         }
@@ -116,7 +116,7 @@ impl Membership {
         place.insert(known).vote(now)
     }
 
-    /// Returns the quarantine of a server that is new at this node or whose replication id has changed.
+    /// Returns until when a server has no vote, and why. The server is new at this node, or its replication id changed.
     ///
     /// | server | locks that this node granted earlier | no vote for one `max_lease` from |
     /// |---|---|---|
@@ -169,7 +169,7 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether this run of the server had certainly begun at `moment`.
+    /// Whether this run of the server had begun at `moment`; true also if its start is unknown.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }

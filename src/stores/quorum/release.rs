@@ -59,7 +59,7 @@ impl Quorum {
             tally.note(index, vote);
             if done == self.needed {
                 // A majority has released the hold. Most of the remaining replies arrive soon, so the call waits a little.
-                // Requests without a reply are resolved in the background.
+                // At nodes without a reply, a background thread releases the lock later.
                 patience = Some(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
@@ -151,7 +151,7 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
-            // The lock was held if a majority may have had it. Silent nodes and nodes without a vote may have had it.
+            // Returns true if a majority may have had the lock. Silent nodes and nodes without a vote may have had it.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

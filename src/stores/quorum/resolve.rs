@@ -1,5 +1,3 @@
-//! Resolution of in-doubt requests at every node that may have them.
-
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::Claim;
@@ -10,8 +8,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Releases the lock at the nodes `open`, which have or may have granted an attempt. Each node comes with the expiry of
-    /// its request. Returns the nodes that remain in doubt.
+    /// Releases the lock at the nodes in `open`. They granted the request (expiry 0), or may execute it until the given
+    /// expiry. Returns the nodes at which the release failed.
     pub(super) fn undo(
         &self,
         claim: &Claim,
@@ -29,7 +27,7 @@ impl Quorum {
         (!is_settled).then_some(in_doubt)
     }
 
-    /// Tries to resolve the request. Returns whether the request is now resolved at all nodes.
+    /// Tries to release what the request acquired or may still acquire. Returns whether this succeeded at all nodes.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
         in_doubt.list(self.nodes.len());
         let purpose = Purpose::Request;
@@ -82,7 +80,7 @@ impl Quorum {
                 continue;
             }
             if !node.node.is_ready(Purpose::Request) {
-                // The engine repeats the resolution. Its next attempt may find the node connected.
+                // The engine calls again later. The node may be connected by then.
                 node.connect_aside(Purpose::Request);
                 continue;
             }
@@ -96,7 +94,7 @@ impl Quorum {
         }
         let answers = sync::run_at_once("redlatch-release", jobs);
         for ((index, node), answers) in asked.into_iter().zip(answers) {
-            // A node has no answers if its thread could not be started. The next attempt calls that node.
+            // A node has no answers if its thread could not be started. The next call of the engine includes that node.
             for (place, answer) in answers.into_iter().flatten() {
                 match answer {
                     Err(error) => node.trip(&error),

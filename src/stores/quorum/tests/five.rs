@@ -80,7 +80,7 @@ impl Five {
         }
     }
 
-    /// Frees the lock at these nodes. If `to` is set, this client then acquires it there.
+    /// Frees the lock at these nodes. If `to` is set, the client of this name then acquires the lock there.
     pub(super) fn lose(&self, nodes: &[usize], to: Option<&str>) {
         let lock = lock();
         for index in nodes {

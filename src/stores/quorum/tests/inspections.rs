@@ -1,5 +1,3 @@
-//! Inspection and forced release by a majority, and skipped nodes.
-
 use super::five::*;
 use super::*;
 use crate::ground::time;
@@ -52,7 +50,7 @@ fn the_third_longest_lease_of_five_decides() {
         left <= Duration::from_secs(3) && left > Duration::from_secs(2),
         "{left:?}"
     );
-    // Two nodes report a remaining lease. The shorter one counts, because the silent nodes may have the hold for as long.
+    // Only two nodes report a remaining lease, which is no majority. So the shorter lease counts.
     five.lose(&[2], None);
     five.set([D, D, W, W, W]);
     let left = five.inspect().unwrap().remaining.unwrap();

@@ -1,5 +1,3 @@
-//! Acquisition, re-entry and release by a majority.
-
 use super::five::*;
 use super::*;
 use crate::ground::error::NodeAnswer;
