@@ -60,7 +60,7 @@ impl PermitSemaphore {
     /// lease: the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
-        // Only permits without a handle may be endless. So an endless lease becomes one that the acquisition refuses.
+        // Only permits without a handle may be endless. `Duration::MAX` makes the acquisition return `InvalidLease`.
         let is_endless = lease >= ENDLESS;
         let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);

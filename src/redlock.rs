@@ -50,7 +50,7 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 ///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
 /// * a server that was started less than one `max_lease` before this `Redlock` first connects;
 /// * a server whose replication ids show that it may have been a replica;
-/// * a server behind sentinels or with replicas, when this `Redlock` first connects.
+/// * a server whose client was opened with sentinels or replicas, when this `Redlock` first connects.
 ///
 /// Use masters without replicas. A cluster is refused. [`Redlock::check`] reports problems. All clients of the same nodes
 /// must have the same `max_lease`.
@@ -171,7 +171,7 @@ setters! {
     /// 1 ms ..= 1 day. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
-    /// Sets how long one node may take for one request before it counts as silent.
+    /// Sets how long a request waits for the reply of one node. After this time the node counts as silent.
     ///
     /// The timeout should be well above a round trip. It should be small compared with the lease, because the wait for a
     /// silent node shortens the validity of a hold. The time to connect to a node does not count, because connections are

@@ -221,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Locks several rows in one transaction. All callers lock rows in the same order, so two calls never deadlock.
+    /// Locks several rows in one transaction. Each call locks its rows in key order, so two calls never deadlock.
     ///
     /// The call locks all rows or none. The isolation level is [`Isolation::ReadCommitted`] and the idle limit 60 s.
     ///
@@ -273,7 +273,7 @@ pub(crate) fn store<'a>(client: &'a Client, subject: &Arc<str>) -> Result<&'a My
 #[derive(Debug)]
 pub struct RowGuard {
     session: Session,
-    /// Keeps the pool of the connection open.
+    /// Keeps the connection pool of the session open.
     _client: Client,
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct Member {
     pub(crate) lock: LockId,
     /// Set by `MultiStore::new`.
     pub(crate) index: usize,
-    /// Keeps the store open.
+    /// Keeps the client of the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
 }
 

@@ -58,7 +58,7 @@ impl MultiStore {
         }
     }
 
-    /// Returns each member with a deadline: its share of the time that is left at that moment.
+    /// Returns each member with a deadline: its share of the time that is left when the iterator reaches the member.
     fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
@@ -103,8 +103,8 @@ impl MultiStore {
     }
 
     /// Returns a refusal if the member that refused the last attempt is held now. Without this query, the attempt would
-    /// acquire and release the members before that member. Other waiters for those members would wake and do the same. The
-    /// first member is not queried, because no member is before it.
+    /// acquire the members before it and release them again. Each release would wake other waiters. The first member is not
+    /// queried, because no member is before it.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
         // Quorums are not queried. Their `inspect` counts silent nodes as locked, so an outage would look like a refusal.
@@ -309,7 +309,7 @@ impl Store for MultiStore {
         for (member, by) in self.in_turn(deadline) {
             match member.store.force_release(&member.lock, by) {
                 Ok(freed) => was_held |= freed,
-                // An ambiguous error is kept rather than another: the member may have been freed.
+                // An ambiguous error (the member may have been freed) takes precedence over other errors.
                 Err(error) => trouble = trouble.filter(Error::is_ambiguous).or(Some(error)),
             }
         }

@@ -44,7 +44,7 @@ impl Quorum {
             fan_out.send_rest();
             // A first acquisition reads only the replies that have arrived, so that the next user of a connection need not
             // read them. A re-entry waits for all replies. Otherwise a node could execute this request after a later one of
-            // the hold.
+            // the hold, such as a release.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),

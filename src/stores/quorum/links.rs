@@ -16,7 +16,7 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 
 pub(super) struct Links {
-    /// For each node, the attempts for requests and the attempts for renewals.
+    /// For each node, the attempts to connect for requests, and those for renewals.
     nodes: Mutex<Vec<[Link; 2]>>,
     changed: Condvar,
     timeout: Duration,

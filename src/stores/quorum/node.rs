@@ -11,9 +11,8 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// A request that needs a server with a vote, except for a renewal.
+    /// Needs a server with a vote, as a renewal does.
     Vote,
-    /// A renewal, which needs a server with a vote.
     Renewal,
 }
 

@@ -121,7 +121,7 @@ impl Membership {
     /// | server | locks that this node granted earlier | no vote for one `max_lease` from |
     /// |---|---|---|
     /// | was a replica | may be missing on the server | now |
-    /// | first one seen, trusted | none | – |
+    /// | first one seen, with `trust_new_nodes` | none | – |
     /// | first one seen, node can fail over | may be missing on the server | now |
     /// | first one seen | may be missing if granted before the start | its start |
     /// | same run, new replication id | may be missing on the server | now |

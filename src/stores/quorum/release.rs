@@ -21,7 +21,7 @@ impl Quorum {
     ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = claim.in_doubt(0);
-        // A node may execute an unanswered acquire request after the release. The expiries are noted before the release is
+        // A node may execute an unanswered acquire request after the release. Its expiry is noted before the release is
         // sent: a reply that arrives during the release does not prove that its request ran before the release.
         let placement = self.forget(&mut in_doubt);
         let lease = self.settings.max_lease;

@@ -136,7 +136,7 @@ fn a_re_entry_has_a_majority_or_is_unknown() {
     five.done(five.release(0));
     assert_eq!(five.levels(), [0; 5], "the last release frees any count");
 
-    // A majority lost the hold. The engine then resolves the hold at the other nodes.
+    // A majority lost the hold. The engine later releases the hold at the other nodes.
     let five = Five::held(1);
     five.lose(&[0, 1, 2], None);
     match five.take(1).unwrap() {
