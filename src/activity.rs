@@ -1,5 +1,3 @@
-//! A snapshot of the holds and waits of a client.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +33,7 @@ pub struct Activity {
     pub holds: Vec<ActiveHold>,
     /// The calls that have waited longest.
     pub waits: Vec<ActiveWait>,
-    /// The number of in-doubt requests that a background thread has not resolved yet.
+    /// The number of requests without a reply whose possible effects a background thread has not undone yet.
     pub doubts: u64,
     /// The connections.
     pub connections: ConnectionStats,
@@ -73,7 +71,7 @@ pub struct ActiveWait {
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
-        // In a forked child, no thread unlocks a mutex that a thread of the parent had locked.
+        // A forked child must not use the mutexes: those that threads of the parent held at the fork stay locked.
         if self.is_forked() {
             return Activity::default();
         }

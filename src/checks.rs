@@ -1,5 +1,3 @@
-//! Checks of servers for settings that endanger locks.
-
 #[cfg(doc)]
 use crate::Error;
 use crate::client::Client;
@@ -10,8 +8,8 @@ use crate::store::HealthWarning;
 impl Client {
     /// Checks the server for settings that endanger locks, and returns a warning for each such setting.
     ///
-    /// [`HealthWarning::code`] lists the checks. The checks change nothing on the server. If the user has no right to run a
-    /// check, the result contains a warning.
+    /// [`HealthWarning::code`] lists the checks. The checks change nothing on the server. If the client's user lacks the
+    /// rights for a check, the result contains a warning about that.
     ///
     /// # Errors
     ///
@@ -35,8 +33,9 @@ impl Client {
 impl Redlock {
     /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
     ///
-    /// The findings are those of [`Client::check`], an unsuitable number of nodes, nodes without a vote, and nodes that may
-    /// fail over to another server. A node that cannot be queried is reported as a finding.
+    /// The findings are those of [`Client::check`], an unsuitable number of nodes, nodes whose replies do not count now
+    /// because they may have lost holds, and nodes that may fail over to another server. A node that cannot be queried is
+    /// reported as a finding.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ pub struct Client {
     pub(crate) backend: Backend,
 }
 
-/// The concrete store, for operations that the trait [`Store`](crate::store::Store) lacks.
+/// The store by its type, for operations that the trait [`Store`](crate::store::Store) lacks.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Redis(Arc<Redis>),
@@ -113,8 +113,8 @@ impl Client {
     /// <= :f`. Then a holder that was paused for longer than its lease cannot overwrite the work of the next holder.
     ///
     /// The token is the server's time in microseconds. If that time is not above the last token, the token is the last token
-    /// plus one. After the server lost its data, tokens increase further unless the server's clock was set back. Redis keeps
-    /// the last token in the key `redisson_lock_token:{name}`, which has no TTL.
+    /// plus one. Even if the server loses its data, later tokens are larger, unless its clock was set back. Redis keeps the
+    /// last token in the key `redisson_lock_token:{name}`, which has no TTL.
     ///
     /// The fenced lock is Redisson's `RFencedLock`. A fenced lock and a [`lock`](Client::lock) of the same name exclude each
     /// other, but are not reentrant with each other. In a database this method returns a [`lock`](Client::lock), because
@@ -160,9 +160,9 @@ impl Client {
     /// Returns the fair lock of this name, without I/O: a [`lock`](Client::lock) that all threads of all processes acquire
     /// in the order of arrival. The fair lock is Redisson's `RFairLock`.
     ///
-    /// A [`try_guard`](Lock::try_guard) acquires a fair lock only if no thread waits. A re-entry bypasses the queue. A dead
-    /// waiter delays the other waiters by about 1.5 s, a waiter in a stopped process by up to 10 s. A waiter whose request
-    /// got no reply may move to the end of the queue.
+    /// A [`try_guard`](Lock::try_guard) acquires a fair lock only if no thread waits. A re-entry bypasses the queue. A
+    /// waiter whose process has ended delays the waiters behind it by about 1.5 s. A waiter in a stopped process delays them
+    /// by up to 10 s. If a waiter gets no reply to its request, it may move to the end of the queue.
     ///
     /// Redis keeps the waiters in the list `redisson_lock_queue:{name}`. The sorted set `redisson_lock_timeout:{name}`
     /// contains the time from which each waiter counts as dead. A fair lock and a [`lock`](Client::lock) of the same name
@@ -171,7 +171,8 @@ impl Client {
     /// lock only if no thread waits for that fair lock. In a database a fair lock is
     /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no fair locks.
     ///
-    /// A fair lock is slower than a [`lock`](Client::lock), because each hold begins with a message to the next waiter.
+    /// A fair lock is slower than a [`lock`](Client::lock): after an unlock, it stays free until the next waiter has
+    /// received a message and acquired it.
     ///
     /// # Examples
     ///
@@ -212,8 +213,8 @@ impl Client {
     /// Returns the semaphore of this name, without I/O: Redisson's `RSemaphore`.
     ///
     /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
-    /// `redlatch_sc:{name}` contains the holders that use this library. **Acquisitions wait until the number of permits has
-    /// been set**; see [`Semaphore`].
+    /// `redlatch_sc:{name}` contains the holds of this library's clients, not those of Redisson. **Acquisitions wait until
+    /// the number of permits has been set**; see [`Semaphore`].
     ///
     /// # Examples
     ///
@@ -323,11 +324,11 @@ impl Client {
 
     /// Ends every wait with [`Error::Closed`], stops renewals, and joins the threads of the client.
     ///
-    /// If the server answers, the call removes the queue entries of the client's waiters from the server. If the server
-    /// answers in time, the call also sends the releases of
-    /// [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). In-doubt requests are no longer
-    /// resolved. The call returns within one [`command_timeout`](crate::Builder::command_timeout) plus 250 ms, even if a
-    /// hook hangs. Dropping the last clone, lock and guard has the same effect.
+    /// If the server replies in time, the call also removes the queue entries of the client's waiters from the server, and
+    /// sends the remaining releases of [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). A hold
+    /// that a request without a reply may have acquired is no longer released, and ends with its lease. The call returns
+    /// within one [`command_timeout`](crate::Builder::command_timeout) plus 250 ms, even if a hook hangs. Dropping the last
+    /// clone, lock and guard has the same effect.
     ///
     /// A second call returns at once, even if the first call is in progress.
     ///
@@ -335,7 +336,7 @@ impl Client {
     /// [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed).
     ///
     /// A [`MultiLock`](crate::MultiLock) with locks of this client and a [`Redlock`](crate::Redlock) with this client as a
-    /// node have internal clients of their own. The internal clients continue to renew.
+    /// node have internal clients of their own. This call does not shut them down, so they continue to renew their holds.
     pub fn shutdown(&self) {
         self.inner.shut_down();
     }
@@ -375,7 +376,8 @@ impl Client {
 
     #[cfg(feature = "in-memory")]
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
-        // In a forked child, no thread unlocks the mutex of the server if a thread of the parent had locked it.
+        // A forked child must not use the server's mutex: if a thread of the parent held it at the fork, it stays locked in
+        // the child.
         (self.redis()?.world.as_ref()).filter(|_| !self.inner.is_forked())
     }
 }

@@ -1,5 +1,3 @@
-//! The receiver of the loss of a hold.
-
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -70,7 +68,7 @@ impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
         let news = match process::id() == pid {
             true => hold.news(),
-            // In a forked child, no thread unlocks the mutex of the hold if a thread of the parent had locked it.
+            // A forked child must not use the hold's mutex: if a thread of the parent held it at the fork, it stays locked.
             false => Arc::default(),
         };
         Losses::with(hold, news, pid)
@@ -123,9 +121,9 @@ impl Losses {
 
     /// Returns a channel that receives the loss, for `select!` of [`crossbeam_channel`].
     ///
-    /// An unlock closes the channel without a loss. After the loss was received, the next call of this method sends the loss
-    /// again. Threads that select at the same time each need a clone of the [`Losses`], because clones of the channel share
-    /// one loss. When the [`Losses`] is dropped, a clone of the channel receives [`LossCause::Unheard`].
+    /// An unlock closes the channel without a loss. If the loss was already received from the channel, the next call of this
+    /// method sends it again. Only one clone of the channel receives the loss, so give each thread that selects its own
+    /// clone of the [`Losses`]. When the [`Losses`] is dropped, a clone of the channel receives [`LossCause::Unheard`].
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {

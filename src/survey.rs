@@ -1,5 +1,3 @@
-//! The list of all held locks of a server.
-
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

@@ -61,11 +61,12 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 impl Controls<'_> {
     /// Sets the clocks of the server and its clients ahead by `by` plus one millisecond.
     ///
-    /// When the call returns, the renewals that fell due were made. Every hold whose validity ended is lost, and
+    /// Before the call returns, the clients make every renewal that fell due. Every hold whose validity ended is lost, and
     /// [`Guard::lost`](crate::Guard::lost) reports the loss. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
-    /// called soon after. Waiters query the lock again. The clock cannot be set back. Timeouts of requests and outages, and
-    /// other servers, are not affected. A [`Redlock`](crate::Redlock) over the server has a separate clock, so its holds
-    /// stay valid while their keys expire. For a Redlock, call [`advance_clock`] as well.
+    /// called soon after. Waiters attempt again. The clock cannot be set back. Request timeouts,
+    /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. A [`Redlock`](crate::Redlock)
+    /// over the server has a separate clock, so its holds stay valid while their keys expire. For a Redlock, call
+    /// [`advance_clock`] as well.
     ///
     /// # Examples
     ///
@@ -150,7 +151,7 @@ impl Controls<'_> {
         world.is_some_and(|world| world.expire([&full, name]))
     }
 
-    /// Refuses the next `count` renewal requests. Holds that fall due together share one request.
+    /// Makes the server refuse the next `count` renewal requests. One request renews all holds that fall due together.
     pub fn drop_renewals(&self, count: u32) {
         self.fail(|faults| faults.renewals_to_drop = count);
     }
@@ -160,11 +161,11 @@ impl Controls<'_> {
         self.fail(|faults| faults.messages_to_lose = count);
     }
 
-    /// Executes the next `count` requests, and drops their replies.
+    /// Makes the server execute the next `count` requests without a reply.
     ///
-    /// Such a request is [`Error::Unknown`] at once; a query is [`Error::Unreachable`]. A waiting call continues after a
-    /// dropped reply. Acquisitions, re-entries, unlocks, forced unlocks and queries count as requests. Renewals and
-    /// background releases do not count.
+    /// The caller of such a request gets [`Error::Unknown`] at once, or [`Error::Unreachable`] for a query. A call that
+    /// waits for a lock continues to wait instead. Acquisitions, re-entries, unlocks, forced unlocks and queries count as
+    /// requests. Renewals and background releases do not count.
     ///
     /// # Examples
     ///
@@ -198,8 +199,8 @@ impl Controls<'_> {
 
 /// Returns the number of threads that wait for `lock` through the lock's client or [`Redlock`](crate::Redlock).
 ///
-/// A test can poll this number to learn that a thread waits, instead of sleeping. Threads that wait through other clients do
-/// not count.
+/// Instead of sleeping, a test can poll this number until a thread waits. Threads that wait through other clients do not
+/// count.
 ///
 /// # Examples
 ///

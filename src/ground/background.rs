@@ -1,4 +1,5 @@
-//! Runs each call in a thread of its own, because a call may block for any time. Per key, only one call runs at a time.
+//! Runs calls that may block for any time, such as host name lookups, in threads of their own. For each key, only one call
+//! runs at a time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -35,8 +36,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number of the expected result, for
-    /// [`Background::wait`], and a time. A caller that knows an older value waits for the result only until that time.
+    /// Starts `call` unless a call for `key` is running. Returns the number of the result, for [`Background::wait`], and the
+    /// time until which a caller that knows an older value should wait.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,

@@ -17,7 +17,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest mean pause between polls, see [`Backoff::longest_of`].
+    /// The longest mean pause between polls. A single pause can be longer, see [`Backoff::longest_of`].
     pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(100);
 
     /// The first and the longest pause of a spin lock, as in Redisson.

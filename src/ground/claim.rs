@@ -1,4 +1,4 @@
-//! The kinds of locks and their rules, the ids of holds, and claims: plain data that all modules share.
+//! Plain data that all modules share: the kinds of locks, their rules, and the ids of holds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::ground::random;
 /// semaphore, the number of permits and `*` precede this form. For a token lock, the id is a random token. For permits with
 /// ids, the id has 32 hexadecimal digits for each permit.
 ///
-/// An id belongs to one hold only. So a late request can affect only the hold for which it was sent. In the place of this
-/// id, Redisson stores `uuid:thread id`, and compares ids as text.
+/// An id belongs to one hold only. So a late request can affect only the hold for which it was sent. Redisson stores
+/// `uuid:thread id` in the same place, and compares ids as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,
@@ -47,7 +47,7 @@ impl VisitorId {
         VisitorId::of_field(format!("{}-{part}", self.field.replace(':', "-")))
     }
 
-    /// Puts the number of permits before the id. So each process that releases the permits knows the number.
+    /// Puts the number of permits before the id, so that any process that releases the permits can read the number.
     pub(crate) fn of_permits(&self, permits: u32) -> VisitorId {
         VisitorId::of_field(format!("{permits}*{}", self.field))
     }
@@ -58,7 +58,7 @@ impl VisitorId {
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// The owners that the store records for this id. Each permit id is a separate owner.
+    /// Returns the ids that the store contains for this hold: each permit id by itself, else the whole id.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
     Fenced,
     /// A count without a holder. The waiters continue when the count is 0.
     Latch,
-    /// Permits of a semaphore. The permits belong to a handle, not to a thread.
+    /// Permits of a semaphore. The permits belong to the value that the acquisition returned, not to a thread.
     Permits,
     /// The shared side of a read-write lock.
     Read,
@@ -182,7 +182,7 @@ impl Kind {
 pub(crate) enum Form {
     /// A hash with the holder and its hold count.
     Hash,
-    /// The text of the holder's id.
+    /// A string that contains the id of the holder.
     Text,
     /// A shared number, changed by `RedisOperations::count`.
     Number,
@@ -190,7 +190,7 @@ pub(crate) enum Form {
     ReadWrite,
 }
 
-/// Describes the other side of a read-write lock, in the rules of one side.
+/// In the rules of one side of a read-write lock, describes the other side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) other: Kind,
@@ -203,9 +203,9 @@ pub(crate) struct Side {
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// Makes the id for the member of a multi-lock with this index. Members that are token locks get different tokens. If
-    /// two members were the same lock and had equal tokens, the store would treat the second request as a repetition of the
-    /// first.
+    /// Makes the id with which a multi-lock acquires its member of this index. Members that are token locks get different
+    /// tokens. If two members were the same lock and had equal tokens, the store would treat the second request as a
+    /// repetition of the first.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the thread that acquired it. A thread can have only one hold of the lock.
@@ -218,11 +218,11 @@ pub(crate) struct Rules {
     /// The waiters of a client queue locally, and only the first waiter makes attempts.
     pub(crate) queues_locally: bool,
     pub(crate) hands_off: bool,
-    /// Other clients may shorten the life of the key. So the client renews even a hold with a fixed lease.
+    /// Other clients may shorten the TTL of the key. So the client renews even a hold with a fixed lease.
     pub(crate) restores_lifetime: bool,
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
     pub(crate) most_permits: u32,
-    /// Each permit has an id. A permit may outlive its handle, and may have no end.
+    /// Each permit has an id. A permit may stay acquired after the acquiring value is dropped, and may have no lease.
     pub(crate) has_ids: bool,
     pub(crate) is_fenced: bool,
     /// Why this kind has no conditions; `None` if it has conditions.
@@ -300,7 +300,7 @@ pub(crate) struct LockId {
     pub(crate) name: Arc<str>,
 }
 
-/// The hold that a visitor requests or has.
+/// A hold that a client requests or has. `visitor` is the id of the hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) kind: Kind,
@@ -309,8 +309,8 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// The lease, which counts from the sending of the request. The lease covers all levels of the hold. In a release, it is
-    /// the longest time for which the hold can stay in the store if the request does not arrive.
+    /// The lease, which counts from the sending of the request. The lease covers all levels of the hold. In a release,
+    /// `lease` is the longest time for which the hold can stay in the store if the release never arrives.
     pub(crate) lease: Duration,
     pub(crate) is_renewed: bool,
     /// The thread's hold of the other side of the read-write lock, if any.

@@ -91,11 +91,11 @@ impl Offset {
         }
     }
 
-    /// The expiry of a request that should arrive by `at`, in microseconds of the server's clock. The server must refuse the
-    /// request after its expiry.
+    /// Returns the expiry of a request that should arrive by `at`, in microseconds of the server's clock. The request
+    /// contains the expiry. After the expiry, the server refuses the request.
     ///
     /// A request that arrives after `at + slack` is always refused. A request that arrives by `at` is accepted, unless the
-    /// uncertainty of the offset exceeds `slack`.
+    /// bounds of the offset are more than `slack` apart.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let most = self.most.saturating_add(self.aged(at));
         let most = at.as_micros().saturating_add(most);
@@ -132,13 +132,13 @@ pub(crate) struct ClockPair {
 }
 
 impl ClockPair {
-    /// Converts `moment`. A moment before this reading becomes `self.instant`.
+    /// Converts `moment`. If `moment` is earlier than `self.moment`, returns `self.instant`.
     pub(crate) fn instant_of(self, moment: BootInstant) -> Instant {
         let left = self.moment.until(moment);
         self.instant.checked_add(left).unwrap_or(self.instant)
     }
 
-    /// Converts `instant`. An instant before this reading becomes `self.moment`.
+    /// Converts `instant`. If `instant` is earlier than `self.instant`, returns `self.moment`.
     pub(crate) fn moment_of(self, instant: Instant) -> BootInstant {
         self.moment + instant.saturating_duration_since(self.instant)
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::ground::error::{Error, Result};
 
-/// The largest number of arguments, because the stack of Lua is limited.
+/// The largest number of arguments of a guarded write. A script unpacks arguments onto Lua's stack, which is limited.
 const MOST_WORDS: usize = 4_000;
 
 /// The commands of a guarded write, in order of execution.
 ///
 /// Common commands have methods of their own. [`Batch::command`] begins any other command. The server must know which
-/// arguments are keys. So pass a key with [`Batch::key`], or as the first argument of a command's own method. The client's
+/// arguments are keys. So pass a key with [`Batch::key`], or as `key` to a method such as [`Batch::set`]. The client's
 /// [`key_prefix`](crate::Builder::key_prefix) is not added to keys. Numbers are passed as text.
 ///
 /// # Examples

@@ -7,9 +7,9 @@ use crate::ground::claim::VisitorId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The store does not have the hold. The hold expired, or was flushed, evicted, deleted or force-unlocked.
+    /// The store no longer contains the hold. The hold expired, or was flushed, evicted, deleted or force-unlocked.
     Gone,
-    /// The store has another hold of the lock, with this id. A long id is shortened. Control characters are escaped.
+    /// The store contains another hold of the lock, with this id. A long id is shortened. Control characters are escaped.
     HeldBy(String),
     /// The validity of the hold ended before a renewal was confirmed. The server did not reply or refused the renewal, or
     /// this process was paused.
@@ -130,7 +130,7 @@ impl fmt::Display for Loss {
 pub enum NoLoss {
     /// The hold has not been lost so far.
     NotYet,
-    /// The hold was unlocked before it could be lost.
+    /// The hold was unlocked without a loss.
     Ended,
 }
 

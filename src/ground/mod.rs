@@ -1,4 +1,4 @@
-//! The basic types of all other modules: claims, clocks, errors, and the means by which threads sleep and wake.
+//! Types that all other modules use, such as ids, clocks, errors, and primitives with which threads sleep and wake.
 
 pub(crate) mod background;
 pub(crate) mod backoff;

@@ -1,4 +1,5 @@
-//! Wakes the waiters of a channel when messages arrive. Each channel is a semaphore: a permit allows one attempt.
+//! Wakes the waiters of a channel when messages arrive. Each channel is a semaphore: a permit allows a waiter one attempt to
+//! acquire the lock.
 //!
 //! Permits go to the waiters of a channel in order of arrival. A waiter has at most one permit. A waiter that leaves with an
 //! unused permit passes the permit to the next waiter, so no wake-up is lost.
@@ -23,7 +24,7 @@ pub(crate) enum Wake {
     Closed,
 }
 
-/// All sources with this number or a higher one are treated as one source.
+/// A waiter may listen to several channels. Each is a message source with a number; numbers from this one on share a bit.
 const LAST_SOURCE: u32 = 63;
 
 #[derive(Debug, Default)]
@@ -194,7 +195,8 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
-        // A parker with several sources was made by another client. That parker must wake when either client is closed.
+        // A thread that waits on channels of several clients has a parker of another client. It must wake when any of them
+        // is closed.
         let is_known = |parked: &Weak<Parker>| parked.as_ptr() == Arc::as_ptr(parker);
         if source > 0 && !inner.parked.iter().any(is_known) {
             inner.note_parker(parker);
@@ -213,9 +215,9 @@ impl Notifier {
         }
     }
 
-    /// Delivers a message to the first `most` waiters of `channel`. Skips waiters that have a permit, or an earlier message
-    /// of this channel. A waiter with several sources may need further messages for a permit. Returns how many waiters
-    /// received the message.
+    /// Delivers a message to the first `most` waiters of `channel`. Skips waiters that already have a permit, or an unused
+    /// message of this channel. A waiter that listens to several channels may need further messages for a permit. Returns
+    /// how many waiters received the message.
     pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
         self.hand_out(channel, most, Wake::Permit)
     }
@@ -232,8 +234,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// The number of waiters of `channel` that wait for several locks at once. Such waiters are not in the client's queue of
-    /// this lock.
+    /// The number of waiters of `channel` that wait for several locks at once. The client's `WaitQueues` do not count such
+    /// waiters.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();

@@ -86,8 +86,7 @@ pub enum Event<'a> {
         /// The name of the lock, prefix included.
         lock: &'a str,
     },
-    /// A hold has ended in this client. The event does not contain the outcome of the release in the store, which the unlock
-    /// returns.
+    /// A hold has ended in this client. The event does not say whether the store released the hold. The unlock returns that.
     #[non_exhaustive]
     Ended {
         /// The class of the lock.
@@ -99,8 +98,8 @@ pub enum Event<'a> {
         /// `unlocked` or `lost`.
         end: &'static str,
     },
-    /// A hold was lost. Each hold sends this event at most once, when [`Builder::on_lost`](crate::Builder::on_lost) is
-    /// called.
+    /// A hold was lost. This event is sent at most once for each hold, when the
+    /// [`Builder::on_lost`](crate::Builder::on_lost) hook is called.
     #[non_exhaustive]
     Lost {
         /// The class of the lock.
@@ -113,7 +112,7 @@ pub enum Event<'a> {
     Request {
         /// The name of the operation.
         operation: &'static str,
-        /// The result of the request. If the request concerned several holds, the result for the first hold.
+        /// The result of the request. If the request concerned several holds, this is the result for the first hold.
         result: &'static str,
         /// The duration of the request, including connecting and repetitions.
         took: Duration,

@@ -1,5 +1,3 @@
-//! Waits for several connections at once.
-
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;

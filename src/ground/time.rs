@@ -1,4 +1,4 @@
-//! No other module reads a clock, so that the simulation can replace this module.
+//! No other module reads a clock, so that the simulation in `tests/sim` can replace this module.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,3 @@
-//! The errors of rows, tables and transactions.
-
 use std::sync::Arc;
 
 use super::define::errors;

@@ -1,5 +1,3 @@
-//! The texts of errors.
-
 use std::fmt;
 
 use super::{Error, IoSource};
@@ -10,7 +8,7 @@ impl std::error::Error for Error {
             Error::Unreachable { source, .. }
             | Error::Unknown { source, .. }
             | Error::Untrusted { source, .. } => Some(&**source.as_ref()?),
-            // The text of `Ran` contains the text of the inner error, so `Ran` skips the inner error and returns its source.
+            // The text of `Ran` contains the text of `error`. If `error` were the source, a printed chain would repeat it.
             Error::Ran { error } => error.source(),
             #[cfg(feature = "mysql")]
             Error::Database(error) => error.source(),
@@ -43,7 +41,7 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
-/// Prints a colon and the reason, without the text of the source.
+/// Prints a colon and the reason. Omits the text of the source, because `Debug` prints the source too.
 pub(super) struct ReasonText<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
 
 impl fmt::Display for ReasonText<'_> {

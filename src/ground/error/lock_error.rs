@@ -1,5 +1,3 @@
-//! The errors of locks.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,8 +42,8 @@ errors! {
         /// The rule that the name breaks.
         reason: &'static str,
     } "invalid_name" (Some(name), None), "lock name {name:?} cannot be used: {reason}";
-    /// The number of permits or the count of a latch is out of range. The number and the sum of all permits must be 1 ..=
-    /// 2147483647. One call acquires at most 1000 permits with ids. Nothing was changed.
+    /// The number of permits or the count of a latch is out of range. The number itself, and the semaphore's resulting
+    /// number of permits, must be 1 ..= 2147483647. One call acquires at most 1000 permits with ids. Nothing was changed.
     InvalidPermits {
         /// The semaphore or the latch.
         name: Arc<str>,
@@ -68,7 +66,7 @@ errors! {
         /// The requested wait time.
         wait: Duration,
     } "invalid_wait" (Some(lock), None), "lock {lock:?}: a wait of {wait:?} is too long to be represented; use lock() to wait forever";
-    /// A setting or a URL cannot be used, or the server is of another kind than the settings say. Nothing was acquired.
+    /// A setting or a URL cannot be used, or the server is not of the kind that the settings require. Nothing was acquired.
     InvalidConfig {
         /// The name of the setting.
         setting: &'static str,
@@ -96,8 +94,8 @@ errors! {
         /// The limit of connections.
         connections: u32,
     } "exhausted" (Some(lock), Some(node)), "lock {lock:?}: all {connections} connections to {node} were in use until the deadline; raise pool_size() (a waiter needs no connection, but each row lock and each open transaction does)";
-    /// A request was sent and no reply came, so its outcome is unknown. Or the master executed an `unlock` that too few
-    /// replicas acknowledged, so the `unlock` may be lost in a failover.
+    /// A request was sent and no reply came, so its outcome is unknown. The same error is returned if too few replicas
+    /// acknowledged an `unlock` that the master executed, because a failover may lose the `unlock`.
     ///
     /// The documentation of each operation says what this error means for the hold. A hold that the request may have
     /// acquired is released in the background, and ends with its lease at the latest.
@@ -126,7 +124,7 @@ errors! {
         /// The server's message.
         reason: String,
     } "unavailable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot serve the request now: {reason}";
-    /// Too few replicas acknowledged the request in time. The request was undone.
+    /// Too few replicas acknowledged the request in time. The client undoes the request.
     ///
     /// This error occurs only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the attempt to undo the
     /// request got no reply, the hold is released in the background, and ends with its lease at the latest.
@@ -196,11 +194,11 @@ errors! {
         /// The id of the hold.
         visitor: VisitorId,
     } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
-    /// The server drew a fencing token that is not larger than the largest token of the lock that this client has seen.
+    /// The server issued a fencing token that is not larger than the largest token of this lock that the client has seen.
     /// Nothing was acquired.
     ///
-    /// Each request contains the largest known token, and the script draws only larger tokens. So a proxy or the script
-    /// engine of the server has changed the result.
+    /// Each request contains the largest known token, and the script issues only larger tokens. So a proxy or the server's
+    /// script engine must have changed the reply.
     FenceRegressed {
         /// The lock.
         lock: Arc<str>,
@@ -208,7 +206,7 @@ errors! {
         node: Arc<str>,
         /// The largest fencing token that this client has seen.
         seen: u64,
-        /// The token that the server drew.
+        /// The token that the server issued.
         drawn: u64,
     } "fence_regressed" (Some(lock), Some(node)), "lock {lock:?}: {node} returned the fencing token {drawn} after {seen}, so the lock was not acquired; check for a proxy or a script engine that changes replies";
     /// The lock is held by a key that never expires, so waiting for it may never end.
@@ -247,7 +245,7 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds the read side, so it would wait forever for the write side; unlock the read side first, or acquire the write side before it";
-    /// A wait on a condition must release all levels of the hold, but a guard keeps its level.
+    /// A wait on a condition must release all levels of the reentrant hold, but an existing guard keeps its level held.
     /// [`Condition::wait`](crate::Condition::wait) cannot release the level of any guard.
     /// [`Condition::wait_with`](crate::Condition::wait_with) can release only the level of its own guard. Nothing was
     /// changed, except that `wait_with` has unlocked its guard.
@@ -293,7 +291,7 @@ errors! {
         /// Why the operation is not supported, and the alternative.
         reason: String,
     } "unsupported" (Some(lock), None), "lock {lock:?}: {reason}";
-    /// A key of a guarded write is in another slot of the cluster than its lock. Nothing was sent.
+    /// A key of a guarded or fenced write is in another cluster slot than the lock or the resource. Nothing was sent.
     CrossSlot {
         /// The lock, or the resource of a fenced write.
         lock: Arc<str>,
@@ -306,7 +304,7 @@ errors! {
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
-        /// The index of the command, beginning with 0. For a script the index is 0.
+        /// The index of the refused command, beginning with 0. For a script the index is 0.
         index: usize,
         /// The server's message, or a note that the command was executed but its reply is unusable.
         reason: String,
@@ -322,8 +320,8 @@ errors! {
         /// The largest fencing token seen.
         newer: u64,
     } "stale" (Some(resource), None), "resource {resource:?}: the write with fencing token {fence} is stale: a write with token {newer} came first, so another holder has acquired the lock since";
-    /// The work under the lock was done, but the hold was lost before the end of the work, or its release is in doubt.
-    /// Another holder may have worked at the same time.
+    /// The work under the lock was done, but the hold was lost before the end of the work, or the outcome of its release is
+    /// unknown. Another holder may have worked at the same time.
     ///
     /// If the closure of [`Lock::run`](crate::Lock::run) returns nothing, `?` converts
     /// [`RunError::Ran`](crate::RunError::Ran) into this error.

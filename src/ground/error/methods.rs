@@ -1,5 +1,3 @@
-//! The methods of errors.
-
 use std::sync::Arc;
 
 #[cfg(feature = "mysql")]
@@ -74,7 +72,7 @@ impl Error {
     ///
     /// The result is true only if nothing was done. An unknown outcome ([`Error::is_ambiguous`]) and an error after the work
     /// under the lock ([`Error::Ran`]) are not retryable. Use this method for calls that acquire a lock. Do not repeat an
-    /// `unlock` after an error, because its level is already released.
+    /// `unlock` after an error, because the failed call has already given up its level of the hold.
     ///
     /// Waiting calls retry by themselves until their deadline.
     pub fn is_retryable(&self) -> bool {

@@ -35,8 +35,8 @@ use super::Error;
 pub enum RunError<T> {
     /// The lock was not acquired, and the closure did not run.
     NotRun(Error),
-    /// The closure ran, but the hold was lost before the end of the closure, or its release is in doubt. Another holder may
-    /// have worked at the same time.
+    /// The closure ran, but the hold was lost before the end of the closure, or the outcome of its release is unknown.
+    /// Another holder may have worked at the same time.
     #[non_exhaustive]
     Ran {
         /// The value of the closure.
@@ -96,7 +96,7 @@ impl<T> fmt::Display for RunError<T> {
 
 impl<T> std::error::Error for RunError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The text contains the text of the inner error, so the inner error is skipped and its source returned.
+        // The text contains the text of the inner error. If that error were the source, a printed chain would repeat it.
         self.error().source()
     }
 }

@@ -7,7 +7,7 @@ fn one_message_of_a_quorum_wakes_no_waiter() {
         parker.note_message(source, Wake::Permit);
         parker.take_permit().is_some()
     };
-    // Source 1 is a lock on one server. Sources 2 to 4 are a quorum.
+    // Source 1 is the channel of a lock on one server. Sources 2 to 4 are the nodes of a quorum.
     parker.need(2, 3, 2);
     assert!(makes_permit(1), "a lock of one server");
     for _ in 0..3 {
