@@ -43,7 +43,7 @@ pub struct Client {
     pub(crate) backend: Backend,
 }
 
-/// The store by its type, for operations that the trait [`Store`](crate::store::Store) lacks.
+/// The store with its concrete type, for operations that the trait [`Store`](crate::store::Store) lacks.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Redis(Arc<Redis>),
@@ -171,7 +171,7 @@ impl Client {
     /// lock only if no thread waits for that fair lock. In a database a fair lock is
     /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no fair locks.
     ///
-    /// A fair lock is slower than a [`lock`](Client::lock): after an unlock, it stays free until the next waiter has
+    /// A fair lock is slower than a [`lock`](Client::lock): after an unlock, the fair lock is free until the next waiter has
     /// received a message and acquired it.
     ///
     /// # Examples
@@ -190,10 +190,10 @@ impl Client {
     /// messages.
     ///
     /// A spin lock needs no subscription, so it suits Redis users without rights to channels. It also suits clusters without
-    /// sharded messages, where every message is sent to every node. The first pause of a waiter is about 1 ms. Each further
+    /// sharded Pub/Sub, where every message is sent to every node. The first pause of a waiter is about 1 ms. Each further
     /// pause is twice as long, up to about 128 ms. [`Lock::with_backoff`] sets other pauses. A spin lock and a
     /// [`lock`](Client::lock) of one name are the same lock, and are reentrant with each other. An unlock of a spin lock
-    /// notifies listening waiters, except in a cluster without sharded messages.
+    /// notifies listening waiters, except in a cluster without sharded Pub/Sub.
     ///
     /// The spin lock is Redisson's `RSpinLock`. An unlock by Redisson's `RSpinLock` notifies no waiters.
     ///
@@ -335,8 +335,9 @@ impl Client {
     /// Threads that hold locks can unlock after the shutdown. A hold that is not unlocked ends with its lease. Every
     /// [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed).
     ///
-    /// A [`MultiLock`](crate::MultiLock) with locks of this client and a [`Redlock`](crate::Redlock) with this client as a
-    /// node have internal clients of their own. This call does not shut them down, so they continue to renew their holds.
+    /// A [`MultiLock`](crate::MultiLock) with locks of this client uses an internal client. So does a
+    /// [`Redlock`](crate::Redlock) with this client as a node. This call does not shut down internal clients, so they
+    /// continue to renew.
     pub fn shutdown(&self) {
         self.inner.shut_down();
     }

@@ -57,7 +57,7 @@ use crate::ground::{process, time};
 pub struct Losses {
     hold: Arc<Hold>,
     news: Arc<LossNotice>,
-    /// The process that created the hold.
+    /// The id of the process that created the hold.
     pid: u32,
     channel: OnceLock<Channel>,
     /// The channel that [`Losses::as_receiver`] returns in a forked child.

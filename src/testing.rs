@@ -61,8 +61,8 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 impl Controls<'_> {
     /// Sets the clocks of the server and its clients ahead by `by` plus one millisecond.
     ///
-    /// Before the call returns, the clients make every renewal that fell due. Every hold whose validity ended is lost, and
-    /// [`Guard::lost`](crate::Guard::lost) reports the loss. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
+    /// Before the call returns, the clients make every renewal that fell due. Every hold whose validity has ended is lost,
+    /// and [`Guard::lost`](crate::Guard::lost) reports the loss. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
     /// called soon after. Waiters attempt again. The clock cannot be set back. Request timeouts,
     /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. A [`Redlock`](crate::Redlock)
     /// over the server has a separate clock, so its holds stay valid while their keys expire. For a Redlock, call

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
-/// The longest time for which a caller that knows an older value waits for a new value.
+/// If a caller knows an older value, it waits at most this long for a new value.
 const PROMPT: Duration = Duration::from_millis(200);
 
 #[derive(Default)]

@@ -58,7 +58,7 @@ impl VisitorId {
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// Returns the ids that the store contains for this hold: each permit id by itself, else the whole id.
+    /// Returns each permit id in this id, or the whole id if it is not made of permit ids.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
     Fenced,
     /// A count without a holder. The waiters continue when the count is 0.
     Latch,
-    /// Permits of a semaphore. The permits belong to the value that the acquisition returned, not to a thread.
+    /// Permits of a semaphore. The permits belong to the value that `acquire` returns, not to a thread.
     Permits,
     /// The shared side of a read-write lock.
     Read,
@@ -190,7 +190,7 @@ pub(crate) enum Form {
     ReadWrite,
 }
 
-/// In the rules of one side of a read-write lock, describes the other side.
+/// The other side of a read-write lock. [`Rules::side`] of one side contains this value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) other: Kind,
@@ -203,9 +203,9 @@ pub(crate) struct Side {
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// Makes the id with which a multi-lock acquires its member of this index. Members that are token locks get different
-    /// tokens. If two members were the same lock and had equal tokens, the store would treat the second request as a
-    /// repetition of the first.
+    /// Makes the id for one member of a multi-lock from the id of the multi-lock's hold and the index of the member. Members
+    /// that are token locks get different tokens. If two members were the same lock and had equal tokens, the store would
+    /// treat the second request as a repetition of the first.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the thread that acquired it. A thread can have only one hold of the lock.
@@ -222,7 +222,7 @@ pub(crate) struct Rules {
     pub(crate) restores_lifetime: bool,
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
     pub(crate) most_permits: u32,
-    /// Each permit has an id. A permit may stay acquired after the acquiring value is dropped, and may have no lease.
+    /// Each permit has an id. A permit may stay acquired after its Rust value is dropped, and may have no lease.
     pub(crate) has_ids: bool,
     pub(crate) is_fenced: bool,
     /// Why this kind has no conditions; `None` if it has conditions.

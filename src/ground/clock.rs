@@ -73,7 +73,7 @@ pub(crate) fn micros(span: Duration) -> i64 {
 /// differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offset {
-    /// In microseconds, like `most`.
+    /// The lower bound in microseconds; `most` is the upper bound.
     least: i64,
     most: i64,
     /// The moment from which the bounds widen.

@@ -1,5 +1,3 @@
-//! Types that all other modules use, such as ids, clocks, errors, and primitives with which threads sleep and wake.
-
 pub(crate) mod background;
 pub(crate) mod backoff;
 pub(crate) mod claim;

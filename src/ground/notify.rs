@@ -16,15 +16,16 @@ use crate::ground::sync::{Clock, Condvar, Mutex, MutexGuard};
 pub(crate) enum Wake {
     /// The thread got a permit from a message.
     Permit,
-    /// The thread got a permit without a message: the client's own queue changed, messages may have been lost, or a test
-    /// moved the clock.
+    /// The thread got a permit without a message: the queue of this client's waiters changed, messages may have been lost,
+    /// or a test moved the clock.
     Look,
     TimedOut,
     Interrupted,
     Closed,
 }
 
-/// A waiter may listen to several channels. Each is a message source with a number; numbers from this one on share a bit.
+/// A waiter may listen to several channels, its numbered message sources. Numbers from this one on share a bit of
+/// `notified_by`.
 const LAST_SOURCE: u32 = 63;
 
 #[derive(Debug, Default)]
@@ -39,8 +40,8 @@ struct Parked {
     permit: Option<Wake>,
     /// One bit for each source that has sent a message since the last permit.
     notified_by: u64,
-    /// A group makes a permit only after messages from several sources. A source outside of all groups makes a permit with
-    /// one message.
+    /// The waiter gets a permit from a group only after messages from several of its sources. One message from a source
+    /// outside of all groups gives a permit.
     groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,
@@ -74,8 +75,8 @@ impl Parker {
         }
     }
 
-    /// From now on, a permit requires messages from `needed` of the sources `first .. first + count`. If there are too many
-    /// sources to distinguish, one message of any source is enough.
+    /// After this call, the sources `first .. first + count` give a permit only if `needed` of them have sent a message. If
+    /// there are too many sources to distinguish, one message of any source is enough.
     pub(crate) fn need(&self, first: u32, count: u32, needed: u32) {
         if first + count > LAST_SOURCE {
             return;
@@ -86,8 +87,8 @@ impl Parker {
         state.groups.push(SourceGroup { sources, needed });
     }
 
-    /// Notes a message of a source. If the messages so far are enough for a permit, gives `permit`. Returns whether the
-    /// message changed anything.
+    /// Notes a message of a source. If the messages so far are enough, gives the thread `permit`. Returns false if the
+    /// message was redundant.
     fn note_message(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
@@ -160,7 +161,7 @@ struct Inner {
 #[derive(Debug)]
 struct Listener {
     parker: Arc<Parker>,
-    /// The number under which the parker counts messages of this queue.
+    /// The number of this queue among the channels that the parker's thread listens to.
     source: u32,
 }
 
@@ -195,8 +196,8 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
-        // A thread that waits on channels of several clients has a parker of another client. It must wake when any of them
-        // is closed.
+        // If a thread waits for locks of several clients, another client may have made its parker. The parker must wake when
+        // any of these clients is closed.
         let is_known = |parked: &Weak<Parker>| parked.as_ptr() == Arc::as_ptr(parker);
         if source > 0 && !inner.parked.iter().any(is_known) {
             inner.note_parker(parker);
@@ -266,7 +267,8 @@ pub(crate) struct Registration {
     notifier: Arc<Notifier>,
     channel: Arc<str>,
     parker: Arc<Parker>,
-    /// A consumed permit whose attempt has no reply yet. If this waiter leaves, another waiter gets the permit.
+    /// The permit that the waiter consumed for an attempt that has no reply yet. If this waiter leaves, another waiter gets
+    /// the permit.
     owes: Option<Wake>,
 }
 

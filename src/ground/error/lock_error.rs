@@ -245,7 +245,7 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds the read side, so it would wait forever for the write side; unlock the read side first, or acquire the write side before it";
-    /// A wait on a condition must release all levels of the reentrant hold, but an existing guard keeps its level held.
+    /// A wait on a condition must release all levels of the reentrant hold, but each guard keeps its own level.
     /// [`Condition::wait`](crate::Condition::wait) cannot release the level of any guard.
     /// [`Condition::wait_with`](crate::Condition::wait_with) can release only the level of its own guard. Nothing was
     /// changed, except that `wait_with` has unlocked its guard.

@@ -6,7 +6,7 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// The error of a call on a lock whose row a transaction of this thread has locked.
+    /// The error of a call on a database lock, if a transaction of the calling thread has locked the row of that lock.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";
@@ -100,8 +100,7 @@ impl Error {
     }
 
     /// Whether a wait continues after this error, because the server may recover. A wait also continues after an unknown
-    /// outcome, because a background thread releases the hold that the request may have acquired. In contrast,
-    /// `CallError::is_passing` returns whether a topology tries another server.
+    /// outcome, because a background thread releases the hold that the request may have acquired.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(
             self,
