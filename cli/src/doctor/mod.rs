@@ -1,4 +1,4 @@
-//! `redlatch doctor`: reports dangers to locks on these servers, and which promises the servers keep.
+//! `redlatch doctor`: prints the findings of `Client::check`, and which promises the servers keep.
 
 mod kinds;
 pub(crate) mod live;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use super::define::errors;
 use super::display::ReasonText;
+use super::errors_macro::errors;
 use super::{Error, IoSource};
 
 errors! {

@@ -2,8 +2,8 @@
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
-mod define;
 mod display;
+mod errors_macro;
 mod lock_error;
 mod methods;
 mod reason;

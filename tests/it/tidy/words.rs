@@ -70,7 +70,7 @@ const RULES: &[Rule] = &[
             "ground/background.rs",
             "stores/connection_pool.rs",
             "stores/redis/transport/tunnel.rs",
-            "stores/redis/subscriber/listener_thread.rs",
+            "stores/redis/subscriber/lazy_thread.rs",
             "stores/redis/transport/credentials.rs",
             "stores/quorum",
         ],

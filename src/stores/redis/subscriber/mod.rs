@@ -7,7 +7,7 @@
 //! have waiters. When a subscription is confirmed, all waiters of the channel try again, because messages before the
 //! confirmation were not received. A server that does not answer PING in time is treated as unreachable.
 
-mod listener_thread;
+mod lazy_thread;
 mod messages;
 mod run;
 #[cfg(test)]
@@ -21,14 +21,14 @@ use crate::ground::notify::Notifier;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
-pub(super) use listener_thread::ListenerThread;
+pub(super) use lazy_thread::LazyThread;
 
 /// How long a channel stays subscribed after its last waiter left. A contended lock is likely to be contended again.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Subscriber {
     shared: Arc<Shared>,
-    thread: ListenerThread,
+    thread: LazyThread,
 }
 
 struct Shared {
@@ -95,7 +95,7 @@ impl Subscriber {
         }));
         Subscriber {
             shared,
-            thread: ListenerThread::default(),
+            thread: LazyThread::default(),
         }
     }
 

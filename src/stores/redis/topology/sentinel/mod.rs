@@ -39,7 +39,7 @@ use crate::ground::events;
 use crate::ground::sync::{Condvar, Mutex};
 use crate::store::HealthWarning;
 use crate::stores::redis::Settings;
-use crate::stores::redis::subscriber::ListenerThread;
+use crate::stores::redis::subscriber::LazyThread;
 use crate::stores::redis::transport::{
     Address, CallError, Connection, Connector, KnownMaster, Role, Writer, role_of, share,
 };
@@ -51,7 +51,7 @@ const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 pub(crate) struct Sentinels {
     shared: Arc<Shared>,
-    thread: ListenerThread,
+    thread: LazyThread,
 }
 
 struct Shared {
@@ -108,7 +108,7 @@ impl Sentinels {
                 state: Mutex::default(),
                 wanted: Condvar::default(),
             }),
-            thread: ListenerThread::default(),
+            thread: LazyThread::default(),
         }
     }
 }

@@ -5,9 +5,9 @@ use crate::ground::sync::{self, JoinHandle, Mutex};
 
 /// A thread that is started when it is first needed.
 #[derive(Default)]
-pub(in crate::stores::redis) struct ListenerThread(Mutex<Option<JoinHandle<()>>>);
+pub(in crate::stores::redis) struct LazyThread(Mutex<Option<JoinHandle<()>>>);
 
-impl ListenerThread {
+impl LazyThread {
     pub(in crate::stores::redis) fn ensure_running(
         &self,
         name: &str,
