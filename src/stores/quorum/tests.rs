@@ -41,7 +41,7 @@ fn lock() -> LockId {
 
 fn settings() -> Settings {
     Settings {
-        node_timeout: None,
+        node_timeout: Some(Duration::from_millis(500)),
         max_lease: LEASE,
         max_extensions: None,
         trusts_new_nodes: true,
