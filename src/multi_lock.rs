@@ -16,7 +16,7 @@ use crate::stores::multi::{Member, MultiStore};
 ///
 /// A multi-lock never waits while it holds a part. If another thread or process holds a part, the multi-lock releases the
 /// acquired parts, waits for a change of that part, and starts again. So two multi-locks cannot deadlock. The hold is valid
-/// while every part is valid. It is lost when the first part is lost. The wait time of a call is for all parts together.
+/// while every part is valid. It is lost as soon as one part is lost. The wait time of a call is for all parts together.
 ///
 /// A thread that holds a part separately cannot acquire the multi-lock. A thread that holds the multi-lock cannot acquire a
 /// part separately. Both calls return [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks

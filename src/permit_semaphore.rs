@@ -12,7 +12,7 @@ use crate::store::CountStep;
 
 /// A semaphore whose permits have ids and separate leases: Redisson's `RPermitExpirableSemaphore`.
 ///
-/// [`PermitSemaphore::acquire`] returns [`Permits`], which are renewed, and released when they are dropped, as for a
+/// [`PermitSemaphore::acquire`] returns [`Permits`]. They are renewed until their drop releases them, as for a
 /// [`Semaphore`](crate::Semaphore). [`PermitSemaphore::acquire_id`] acquires a permit without a handle. Any process can
 /// release that permit by its id with [`PermitSemaphore::release_id`]. If no process does, the permit ends with its lease.
 ///

@@ -10,7 +10,7 @@ use crate::lock::Lock;
 ///   write side, it keeps the read side, and other readers may enter. This is called a downgrade.
 /// - **A reader may not write.** A thread that holds only the read side would wait for itself on the write side. So the
 ///   write side returns [`Error::Upgrade`](crate::Error::Upgrade) at once.
-/// - **No side starves.** A reader that arrives while a writer waits queues behind that writer. When the writer unlocks, the
+/// - **No side starves.** While a writer waits, a new reader queues behind that writer. When the writer unlocks, the
 ///   waiting readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's
 ///   readers and the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays the waiters
 ///   behind it by 3 seconds.

@@ -25,7 +25,7 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// Locks on several independent Redis masters. A lock is held while a majority of the masters grants it.
 ///
 /// A lock on one server ends with that server. After a failover it may be granted twice, because replication is
-/// asynchronous. Redlock sends each attempt to `n` independent masters. It acquires the lock if at least `n/2 + 1` masters
+/// asynchronous. Redlock sends each attempt to `n` independent masters. It acquires the lock if at least `n/2 + 1` of them
 /// grant the lock in time. So the lock survives the failure of a minority. The algorithm is that of the [Redis
 /// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), including clock drift, delayed
 /// restarts, and renewal at a majority.
@@ -36,14 +36,14 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 ///
 /// Two holds of one name are never valid at the same time, provided that
 ///
-/// * no node loses a granted key except by a restart, after which the node has no vote,
+/// * no node loses a granted key except by a restart, after which its grants do not count (it has no vote),
 /// * no node's clock gains more than the drift, which is 1 % of the lease plus 2 ms, and
 /// * no program calls [`Lock::force_unlock`].
 ///
 /// A node that loses a granted key by eviction, `FLUSHALL` or `DEL` keeps its vote. One such node breaks the promise,
 /// because two majorities may have only this node in common.
 ///
-/// These nodes may have lost granted locks. So they have no vote (their grants do not count) for one
+/// The following nodes may have lost granted locks. So their grants do not count for one
 /// [`max_lease`](RedlockBuilder::max_lease):
 ///
 /// * a server that was restarted or replaced after this `Redlock` first connected, unless it runs with `appendonly yes`,
@@ -178,7 +178,7 @@ setters! {
     /// made in the background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     node_timeout(timeout: Duration) => node_timeout = Some(timeout);
 
-    /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for this time.
+    /// Sets the longest lease that any client requests from these nodes. For this time, a restarted node does not count.
     ///
     /// A lock with a longer lease returns [`Error::InvalidLease`]. All clients of the same nodes must have the same value.
     /// 10 ms ..= 365 days. Defaults to 30 s.
@@ -219,8 +219,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// Gives a server a vote from the first connection on, even if it started less than one `max_lease` before or may have
-    /// replaced another server.
+    /// Makes the grants of a server count (its vote) from the first connection on, even if it started less than one
+    /// `max_lease` before or may have replaced another server.
     ///
     /// Use this setting only for servers that are known to be new, as in tests and examples. Former replicas, and servers
     /// that restart or fail over later, lose their vote as without this setting. Defaults to off.
@@ -241,7 +241,7 @@ impl RedlockBuilder {
 
     /// Creates the quorum.
     ///
-    /// This call queries the identity of each node, so that no server has two votes. An unreachable node is queried later.
+    /// This call queries the identity of each node, so that no server counts twice. An unreachable node is queried later.
     /// The call logs a warning (feature `tracing`) if the number of nodes is even or less than three. [`Redlock::check`]
     /// returns this warning.
     ///

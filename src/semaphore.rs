@@ -77,7 +77,7 @@ impl Semaphore {
     /// Takes all free permits, and returns their number. The taken permits have no owner.
     ///
     /// Afterwards the number of free permits is 0. A negative number of free permits is returned and becomes 0, as in
-    /// `java.util.concurrent`. The permits of at most 5,000 dead holders count as free.
+    /// `java.util.concurrent`. The call also takes the permits of up to 5,000 dead holders.
     ///
     /// # Errors
     ///

@@ -37,8 +37,8 @@ pub(crate) use traffic::{ConnectionCounter, Opened};
 /// Leases longer than this are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Every operation returns by its `deadline`. A server executes an operation as one atomic step. An operation that changes
-/// holds returns `Err` only if it changed nothing. If its outcome is not known, it returns [`Outcome::Unknown`].
+/// Every operation returns by its `deadline`. A server executes an operation as one atomic step. An operation whose result
+/// is an [`Outcome`] returns `Err` only if it changed nothing. If its effect is not known, it returns [`Outcome::Unknown`].
 pub(crate) trait Store: Send + Sync {
     /// Acquires the lock, or re-enters it if `claim.count` is above 0. If `claim.is_renewed` is true, the store also
     /// prepares the connection that will renew the hold.
@@ -55,10 +55,10 @@ pub(crate) trait Store: Send + Sync {
     /// Renews each hold with the lease of its claim. Returns one outcome per claim, in the order of `claims`.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Releases what requests with an unknown outcome may have acquired. All these requests have the same [`Store::node`].
-    /// Returns one outcome per request, in the order of `in_doubts`. `true` means that nothing is left to release, and that
-    /// the request can no longer take effect. If a request gets no reply or `deadline` passes, the outcomes of later
-    /// requests are missing.
+    /// Releases what requests with an unknown outcome may have acquired. The locks of all requests have the same
+    /// [`Store::node`]. Returns one outcome per request, in the order of `in_doubts`. `true` means that nothing is left to
+    /// release, and that the request can no longer take effect. If a request gets no reply or `deadline` passes, the
+    /// outcomes of later requests are missing.
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>>;
 
     /// Frees the lock, whichever client holds it. Returns whether the lock was held.
@@ -83,8 +83,8 @@ pub(crate) trait Store: Send + Sync {
     /// Subscribes a refused waiter to the messages after which it attempts again. `entry` is the queue entry of the waiter
     /// in the store, if any. Messages for a queue entry reach only the waiter of that entry.
     ///
-    /// Several stores may wake one parker, which numbers the nodes that send it messages. `source` is the number of the
-    /// first node of this store.
+    /// `parker` can get messages from nodes of several stores, and numbers these nodes. `source` is the number of the first
+    /// node of this store.
     fn subscribe(
         &self,
         lock: &LockId,
@@ -146,17 +146,16 @@ impl dyn Store + '_ {
 /// The part of a hold that stays after a release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Left<'a> {
-    /// This hold count, at least 1. The lease of the claim becomes the lease of the hold.
+    /// The hold stays with this hold count, at least 1. The lease of the claim becomes the lease of the hold.
     Levels(u32),
     Nothing,
     /// Nothing. The store may omit the unlock message if sending it is expensive.
     NothingQuietly,
-    /// The store passes the hold to this claim of a waiter of the same client, with a hold count of 1. It sends no unlock
-    /// message. Used only if [`Facts::hands_off`] is true.
+    /// The store passes the lock to a waiter of the same client, with this claim and a hold count of 1. It sends no unlock
+    /// message. The caller uses this variant only if [`Facts::hands_off`] is true.
     Successor(&'a Claim),
 }
 
-/// The queue entry of a waiter in the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StoreEntry<'a> {
     OfLock(&'a VisitorId),
@@ -182,7 +181,7 @@ pub(crate) struct Facts {
     pub(crate) timeline: Timeline,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) longest_lease: Duration,
-    /// Returns an error if the store cannot keep a lock of this kind and name. Called when a handle of the lock is made.
+    /// Returns an error if the store cannot keep a lock of this kind and name. A new handle of the lock calls this function.
     pub(crate) refuses: fn(Kind, &Arc<str>) -> Option<Error>,
     /// Whether waiters for this kind of lock must poll, because an unlock sends no message.
     pub(crate) is_polled: fn(Kind) -> bool,
@@ -194,7 +193,7 @@ pub(crate) struct Facts {
     pub(crate) hands_off: bool,
     /// The reason why the store has no [`RedisOperations`], or an empty text if the store has [`RedisOperations`].
     pub(crate) lacks: &'static str,
-    /// Called after another server has become the master, because that server may lack holds. The hook must not block.
+    /// The store calls this hook after another server has become the master and may lack holds. The hook must not block.
     pub(crate) takeover_hook: Arc<TakeoverHook>,
 }
 
@@ -233,7 +232,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, but its outcome is not known.
     Unknown {
-        /// After a hand-off request, the successor may have the hold. The time limits in `in_doubt` apply to it, too.
+        /// If the request had a [`Left::Successor`], that claim may have the lock now or by the time limits in `in_doubt`.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -249,7 +248,7 @@ impl<D, R> Outcome<D, R> {
 pub(crate) struct Guarded<'a> {
     pub(crate) claim: &'a Claim,
     pub(crate) work: Work<'a>,
-    /// The end of the hold's validity, as far as the client knows. From this moment on, the server refuses the work.
+    /// The end of the hold's validity, as the client knows it. From this moment on, the server refuses the work.
     pub(crate) valid_until: BootInstant,
 }
 
@@ -261,7 +260,7 @@ pub(crate) struct Granted {
     pub(crate) fence: Option<u64>,
     /// The remaining life of the key, if the key expires before the lease ends.
     pub(crate) life: Option<Duration>,
-    /// Requests of this call that got no reply and may still be executed, such as an earlier attempt.
+    /// Requests of this call that got no reply, such as an earlier attempt. The store can still execute them.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -282,7 +281,7 @@ pub(crate) struct Released {
     pub(crate) others: u32,
     pub(crate) successor: Option<Granted>,
     /// Requests of this call that got no reply. After a full release, some nodes may still have the hold. After a release of
-    /// one level, an earlier attempt may still be executed.
+    /// one level, the store can still execute an earlier attempt.
     pub(crate) leftover: Option<InDoubt>,
 }
 
@@ -291,7 +290,7 @@ pub(crate) struct Refusal {
     /// The remaining life of the present hold; `None` if the hold has no end.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) holder: Option<Box<str>>,
-    /// The time of a round trip, if the votes of a quorum were split so that no client got a majority.
+    /// The time of a round trip, if several clients each acquired only a minority of the nodes of a quorum.
     pub(crate) split: Option<Duration>,
     pub(crate) leftover: Option<InDoubt>,
     /// The longest pause until the next attempt, if it differs from the default pause.
@@ -316,7 +315,7 @@ impl From<Infallible> for Refusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
     Renewed,
-    /// Renewed, but the key expires after this time, before the lease ends.
+    /// The hold was renewed, but its key expires after this time, before the lease ends.
     RenewedFor(Duration),
     Lost(LossCause),
     Unknown(String),

@@ -36,8 +36,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number of the result, for [`Background::wait`], and the
-    /// time until which a caller that knows an older value should wait.
+    /// Starts `call` unless a call for `key` is running. Returns the number of the running call, for [`Background::wait`],
+    /// and a time. A caller that knows an older value should wait only until this time.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,
@@ -78,7 +78,7 @@ where
         self.returned.notify_all();
     }
 
-    /// Waits until result `number` or a later result exists, and returns the latest result. Returns `None` at `deadline`.
+    /// Waits until call `number` has returned, and returns the result of the latest call. Returns `None` at `deadline`.
     pub(crate) fn wait(&self, key: &K, number: u64, deadline: Instant) -> Option<io::Result<V>> {
         let mut all = self.calls.lock();
         loop {

@@ -20,7 +20,7 @@ impl Backoff {
     /// The longest mean pause between polls. A single pause can be longer, see [`Backoff::longest_of`].
     pub(crate) const LONGEST_POLL: Duration = Duration::from_millis(100);
 
-    /// The first and the longest pause of a spin lock, as in Redisson.
+    /// The means of the first and the longest pause of a spin lock, as in Redisson.
     pub(crate) const SPIN: (Duration, Duration) =
         (Duration::from_millis(1), Duration::from_millis(128));
 
@@ -40,7 +40,7 @@ impl Backoff {
         Backoff { next, longest }
     }
 
-    /// The pauses after attempts in which no client got a majority, because several clients split the votes.
+    /// The pauses after attempts in which several clients each acquired only a minority of the nodes of a quorum.
     pub(crate) fn of_splits(round_trip: Duration) -> Backoff {
         Backoff::between(round_trip * 2, round_trip * 64)
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::ground::random;
 
 /// The id of one hold in the store. For most locks, the id is `client uuid:thread number:hold number`. For permits of a
-/// semaphore, the number of permits and `*` precede this form. For a token lock, the id is a random token. For permits with
-/// ids, the id has 32 hexadecimal digits for each permit.
+/// semaphore, the id is the number of permits, `*`, and this form. For a token lock, the id is a random token. For permits
+/// with ids, the id has 32 hexadecimal digits for each permit.
 ///
 /// An id belongs to one hold only. So a late request can affect only the hold for which it was sent. Redisson stores
 /// `uuid:thread id` in the same place, and compares ids as text.
@@ -95,19 +95,19 @@ pub(crate) enum Kind {
     Reentrant,
     /// A lock that is not reentrant. In Redis, the lock is a string with the token of the holder.
     Token,
-    /// As `Reentrant`, with a fencing token for each hold.
+    /// A lock like `Reentrant`, with a fencing token for each hold.
     Fenced,
-    /// A count without a holder. The waiters continue when the count is 0.
+    /// A latch: a count without a holder. The waiters continue when the count is 0.
     Latch,
     /// Permits of a semaphore. The permits belong to the value that `acquire` returns, not to a thread.
     Permits,
     /// The shared side of a read-write lock.
     Read,
-    /// The exclusive side of a read-write lock. A writer may also acquire the shared side.
+    /// The exclusive side of a read-write lock. Its holder can also acquire the shared side.
     Write,
-    /// Permits of a semaphore, each with an id. Any process may release a permit by its id.
+    /// Permits of a semaphore, each with an id. Any process that knows the id can release the permit.
     PermitIds,
-    /// As `Reentrant`, but the waiters of all processes acquire the lock in order of arrival.
+    /// A lock like `Reentrant`, but the waiters of all processes acquire it in order of arrival.
     Fair,
 }
 
@@ -186,15 +186,14 @@ pub(crate) enum Form {
     Text,
     /// A shared number, changed by `RedisOperations::count`.
     Number,
-    /// A hash with the readers or the writer, and their hold counts.
+    /// A hash with the readers and the writer, and their hold counts.
     ReadWrite,
 }
 
-/// The other side of a read-write lock. [`Rules::side`] of one side contains this value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Side {
     pub(crate) other: Kind,
-    /// Whether the holder of the other side may also acquire this side. If false, the acquisition is an error, because the
+    /// Whether the holder of `other` can also acquire this side. If false, the acquisition is an error, because the
     /// holder would wait for itself.
     pub(crate) enters_inside: bool,
 }
@@ -203,29 +202,29 @@ pub(crate) struct Side {
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// Makes the id for one member of a multi-lock from the id of the multi-lock's hold and the index of the member. Members
-    /// that are token locks get different tokens. If two members were the same lock and had equal tokens, the store would
-    /// treat the second request as a repetition of the first.
+    /// For a member of a multi-lock: makes the id of its hold from the id of the multi-lock's hold and the member's index.
+    /// Token locks get different tokens. If two members were the same lock and had equal tokens, the store would treat the
+    /// second request as a repetition of the first.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the thread that acquired it. A thread can have only one hold of the lock.
     pub(crate) has_thread_owner: bool,
-    /// Several clients may hold the lock at the same time. So a thread attempts even while another thread of this client
-    /// holds the lock.
+    /// Several clients can hold the lock at the same time. So a thread attempts to acquire the lock even while another
+    /// thread of this client holds it.
     pub(crate) is_shared: bool,
     /// A refused waiter leaves a queue entry in the store. The waiter's next attempt uses this entry.
     pub(crate) places_in_store: bool,
     /// The waiters of a client queue locally, and only the first waiter makes attempts.
     pub(crate) queues_locally: bool,
     pub(crate) hands_off: bool,
-    /// Other clients may shorten the TTL of the key. So the client renews even a hold with a fixed lease.
+    /// Other clients can shorten the TTL of the key. So the client renews even a hold with a fixed lease.
     pub(crate) restores_lifetime: bool,
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
     pub(crate) most_permits: u32,
-    /// Each permit has an id. A permit may stay acquired after its Rust value is dropped, and may have no lease.
+    /// Each permit has an id. A permit can stay acquired after its Rust value is dropped, and can have no lease.
     pub(crate) has_ids: bool,
     pub(crate) is_fenced: bool,
-    /// Why this kind has no conditions; `None` if it has conditions.
+    /// Why this kind has no condition variables; `None` if it has them.
     pub(crate) no_conditions: Option<&'static str>,
     /// Why the waiters for this kind cannot be counted; `None` if they can be counted.
     pub(crate) no_waiters: Option<&'static str>,
@@ -290,7 +289,7 @@ const MOST_IDS: u32 = 1_000;
 /// The length of a permit id in hexadecimal digits.
 pub(crate) const ID_LENGTH: usize = 32;
 
-/// The lease of a permit without an end. Such a permit gets the latest end that Redisson supports: this time after 1970.
+/// The lease of a permit that never expires. Like Redisson, the store writes 1970 plus this duration as the permit's end.
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -309,8 +308,8 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// The lease, which counts from the sending of the request. The lease covers all levels of the hold. In a release,
-    /// `lease` is the longest time for which the hold can stay in the store if the release never arrives.
+    /// The lease of all levels of the hold. For the client, the lease begins when the client sends the request. In a
+    /// release, `lease` is the longest time for which the hold can stay in the store if the release never arrives.
     pub(crate) lease: Duration,
     pub(crate) is_renewed: bool,
     /// The thread's hold of the other side of the read-write lock, if any.
@@ -318,7 +317,7 @@ pub(crate) struct Claim {
     pub(crate) queueing: Queueing,
 }
 
-/// A waiter with a queue entry in the store must attempt at least this often. Otherwise the store treats the waiter as dead.
+/// A waiter with a queue entry in the store must send an attempt at least this often. Otherwise it counts as dead.
 pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 
 /// How an attempt uses the queue in the store, if the kind of lock has such a queue.
@@ -329,8 +328,8 @@ pub(crate) enum Queueing {
     Barges,
     /// The attempt leaves no queue entry, and is refused if the queue has waiters.
     Tries,
-    /// The attempt belongs to a waiter. `takes_place`: the waiter may join the store's queue. `had_place`: the store has
-    /// confirmed a queue entry of the waiter. If the waiters of a client queue locally, only the first waiter joins the
-    /// store's queue.
+    /// The attempt belongs to a waiter. `takes_place`: the attempt adds the waiter to the store's queue. `had_place`: the
+    /// store has confirmed a queue entry of the waiter. If the waiters of a client queue locally, only the first waiter
+    /// joins the store's queue.
     Waits { takes_place: bool, had_place: bool },
 }

@@ -18,7 +18,7 @@ use crate::ground::time;
 
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
-/// How much earlier than the lease the validity ends: 1 % because clock rates differ, and 2 ms for the clock resolution.
+/// The validity of a hold ends this much earlier than its lease: 1 % because clock rates differ, 2 ms for clock resolution.
 pub(crate) fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
@@ -91,11 +91,11 @@ impl Offset {
         }
     }
 
-    /// Returns the expiry of a request that should arrive by `at`, in microseconds of the server's clock. The request
-    /// contains the expiry. After the expiry, the server refuses the request.
+    /// Returns the expiry of a request that should arrive by `at`. The expiry is a time in microseconds on the server's
+    /// clock. The request contains it, and the server refuses the request after this time.
     ///
-    /// A request that arrives after `at + slack` is always refused. A request that arrives by `at` is accepted, unless the
-    /// bounds of the offset are more than `slack` apart.
+    /// The server refuses a request that arrives after `at + slack` plus the clock drift during `slack`. It accepts a
+    /// request that arrives by `at`, unless the bounds of the offset are more than `slack` apart.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let most = self.most.saturating_add(self.aged(at));
         let most = at.as_micros().saturating_add(most);

@@ -70,7 +70,7 @@ pub(crate) struct WaitOutcome<'a> {
     pub(crate) outcome: &'static str,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
-    /// The id of the hold that caused the first refusal, if the store returns it.
+    /// The id of the hold because of which the store first refused the lock, if the store returns this id.
     pub(crate) holder: Option<&'a str>,
     pub(crate) visitor: Option<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! The work of guarded writes: batches of commands, and scripts.
+//! The work of a guarded write. The server checks a hold, and executes the write's commands or script in the same step.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::ground::error::{Error, Result};
 
-/// The largest number of arguments of a guarded write. A script unpacks arguments onto Lua's stack, which is limited.
+/// The largest number of arguments of a guarded write. The library's script unpacks them onto Lua's stack, which is limited.
 const MOST_WORDS: usize = 4_000;
 
-/// The commands of a guarded write, in order of execution.
+/// The commands of a guarded write ([`Guard::write`](crate::Guard::write)), in order of execution.
 ///
 /// Common commands have methods of their own. [`Batch::command`] begins any other command. The server must know which
 /// arguments are keys. So pass a key with [`Batch::key`], or as `key` to a method such as [`Batch::set`]. The client's
@@ -161,7 +161,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Calls `add` with each script argument. A command is passed as its number of words, followed by its words.
+    /// Calls `add` with each script argument. For a command, these are its number of words, followed by its words.
     pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
         match self {
             Work::Commands(batch) => {

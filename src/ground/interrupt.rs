@@ -7,7 +7,7 @@ use crate::ground::time;
 
 /// A one-shot signal that ends waits from any thread.
 ///
-/// Clones share one signal. A raised signal stays raised, so every later wait with the interrupt ends at once. Raising the
+/// Clones share one signal. A raised signal stays raised, so every later wait with the signal ends at once. Raising the
 /// signal wakes sleeping threads. A thread that waits for the reply to a request stops waiting when the request ends. A
 /// request ends at most one [`command_timeout`](crate::Builder::command_timeout) after it was sent. If the request acquired
 /// the lock, the call succeeds in spite of the signal. A thread that waits for a row of a database stops waiting within

@@ -1,5 +1,5 @@
-//! Wakes the waiters of a channel when messages arrive. Each channel is a semaphore: a permit allows a waiter one attempt to
-//! acquire the lock.
+//! Wakes the waiters of a channel when messages arrive. A message can give permits to waiters. A permit allows a waiter
+//! one attempt to acquire the lock.
 //!
 //! Permits go to the waiters of a channel in order of arrival. A waiter has at most one permit. A waiter that leaves with an
 //! unused permit passes the permit to the next waiter, so no wake-up is lost.
@@ -24,8 +24,8 @@ pub(crate) enum Wake {
     Closed,
 }
 
-/// A waiter may listen to several channels, its numbered message sources. Numbers from this one on share a bit of
-/// `notified_by`.
+/// A waiter can listen to several message sources (channels and nodes), which it numbers. Sources with this number or a
+/// larger one share a bit of `notified_by`.
 const LAST_SOURCE: u32 = 63;
 
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ struct Parked {
     closed: bool,
 }
 
-/// A group of message sources, each one bit. The waiter gets a permit after `needed` of these sources have sent a message.
+/// Each bit of `sources` is one message source. The waiter gets a permit after `needed` of them have sent a message.
 #[derive(Debug)]
 struct SourceGroup {
     sources: u64,
@@ -55,7 +55,7 @@ struct SourceGroup {
 }
 
 impl Parker {
-    /// Sleeps until there is a permit or an interrupt, the client is closed, or `deadline` passes. Consumes the permit.
+    /// Sleeps until this parker has a permit, is interrupted or is closed, or until `deadline` passes. Consumes the permit.
     pub(crate) fn park(&self, deadline: Option<Instant>) -> Wake {
         let mut state = self.state.lock();
         loop {
@@ -88,7 +88,7 @@ impl Parker {
     }
 
     /// Notes a message of a source. If the messages so far are enough, gives the thread `permit`. Returns false if the
-    /// message was redundant.
+    /// thread already had a permit or an unused message of this source.
     fn note_message(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
@@ -108,7 +108,7 @@ impl Parker {
         true
     }
 
-    /// Makes the waiter attempt without a message.
+    /// Makes the waiter attempt to acquire the lock, although no message arrived.
     pub(crate) fn give_permit(&self) {
         self.pass(Wake::Look);
     }
@@ -161,7 +161,7 @@ struct Inner {
 #[derive(Debug)]
 struct Listener {
     parker: Arc<Parker>,
-    /// The number of this queue among the channels that the parker's thread listens to.
+    /// The number of this queue among the message sources of `parker`.
     source: u32,
 }
 
@@ -170,7 +170,6 @@ impl Inner {
         if self.closed {
             return parker.close();
         }
-        // Removes dead entries before the list would grow.
         if self.parked.len() == self.parked.capacity() {
             self.parked.retain(|parked| parked.strong_count() > 0);
         }

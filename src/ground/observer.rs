@@ -86,7 +86,7 @@ pub enum Event<'a> {
         /// The name of the lock, prefix included.
         lock: &'a str,
     },
-    /// A hold has ended in this client. The event does not say whether the store released the hold. The unlock returns that.
+    /// A hold has ended in this client. Only the result of the unlock says whether the store released the hold.
     #[non_exhaustive]
     Ended {
         /// The class of the lock.
@@ -138,7 +138,7 @@ pub enum Event<'a> {
         thread: u64,
         /// The time waited so far.
         waited: Duration,
-        /// The hold that caused the last refusal, if the store returns it.
+        /// The id of the hold because of which the store last refused the lock, if the store returns this id.
         holder: Option<&'a str>,
         /// The number of other threads of this client that wait for the lock.
         others: usize,

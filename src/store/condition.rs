@@ -10,20 +10,20 @@ pub(crate) const CONDITION_ENTRY_LIFE: Duration = Duration::from_secs(10);
 pub(crate) struct ConditionOp<'a> {
     pub(crate) lock: &'a LockId,
     pub(crate) condition: &'a Arc<str>,
-    /// In a wait, an id of this wait (the ticket). In a signal, the visitor id of the signaller's hold.
+    /// In a wait, an id of this wait (the ticket). In a signal, the id of the signaller's hold.
     pub(crate) visitor: &'a VisitorId,
     pub(crate) step: ConditionStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConditionStep<'a> {
-    /// Joins the end of the condition's queue, if the store has the hold with this visitor id.
+    /// The waiter joins the end of the condition's queue, if the store has the waiter's hold, which has this id.
     Enlist(&'a VisitorId),
-    /// Queries whether the waiter's queue entry was signalled. If not, extends the life of the entry.
+    /// The waiter queries whether its queue entry was signalled. If not, the store extends the life of the entry.
     Look,
-    /// Leaves the queue, unless the entry was signalled.
+    /// The waiter leaves the queue, unless its entry was signalled.
     Leave,
-    /// Signals at most this number of waiters, the longest waiting first, if the store has the signaller's hold.
+    /// If the store has the signaller's hold, it signals at most this number of waiters, the longest waiting first.
     Signal(u32),
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum ConditionAnswer {
     Signalled(u32),
 }
 
-/// A queue entry that may remain in the store after a request without a reply, or after a failed wait.
+/// A waiter's entry in the queue of a condition. It may remain in the store after a lost reply or a failed wait.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,

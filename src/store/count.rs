@@ -9,7 +9,7 @@ use crate::ground::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct CountOp<'a> {
     pub(crate) counter: &'a LockId,
-    /// The unique id of the request, by which the store executes the request only once.
+    /// The unique id of the request. The store recognizes a repeated request by this id, and does not execute it again.
     pub(crate) request: VisitorId,
     /// The permit that `step` concerns, if any.
     pub(crate) permit: Option<&'a VisitorId>,
@@ -39,7 +39,7 @@ pub(crate) enum CountStep {
     AddIfThere(i64),
     /// Sets the count to 0. Returns the former count.
     Drain,
-    /// Lets the visitor `CountOp::request` give up its permits, which stay acquired. Returns 1, or 0 if it had none.
+    /// The holder with the id `CountOp::request` gives up its permits, which stay acquired. Returns 1, or 0 if it had none.
     Forget,
     /// Deletes the count. Returns 1, or 0 if no count exists.
     Delete,

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A finding about a server. [`Client::check`](crate::Client::check) returns only findings that endanger locks.
+/// A finding about a server. [`Client::check`](crate::Client::check) returns only findings above [`Severity::Ok`].
 /// [`Client::examine`](crate::Client::examine) returns all findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -9,13 +9,13 @@ use crate::ground::error::{Error, Result};
 use crate::ground::{sync, time};
 use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
-/// The longest time assumed between the sending and the arrival of a request. The lease counts from the arrival.
+/// The longest time assumed between the sending and the arrival of a request. In the store, a lease begins at the arrival.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
 
 /// How many requests [`resolve_each`] resolves at the same time.
 const RESOLVED_AT_ONCE: usize = 8;
 
-/// A request with an unknown outcome. It may have written the field `visitor` to the store, or may write the field later.
+/// A request whose outcome is unknown. It may already have written the id `visitor` to the store, or can still write it.
 #[derive(Debug, Clone)]
 pub(crate) struct InDoubt {
     pub(crate) kind: Kind,
@@ -28,12 +28,12 @@ pub(crate) struct InDoubt {
     /// is final at that node. `None` means that nothing is left to release at the node. A node beyond the end of the list
     /// has the value of the last listed node.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
-    /// The latest end of a lease that the request may set.
+    /// The latest time at which a lease set by the request can end.
     pub(crate) ends: BootInstant,
 }
 
 impl Claim {
-    /// A request for this claim that may arrive until the server's time `not_after`.
+    /// A request for this claim. The request can still arrive until the server's time `not_after`.
     pub(crate) fn in_doubt(&self, not_after: i64) -> InDoubt {
         InDoubt {
             not_after: smallvec![Some(not_after)],
@@ -43,7 +43,7 @@ impl Claim {
 }
 
 impl InDoubt {
-    /// A hold of this visitor that the store may have, with at most this lease.
+    /// A hold that the store may have, with the id `visitor` and at most this lease.
     pub(crate) fn of(kind: Kind, name: &Arc<str>, visitor: &VisitorId, lease: Duration) -> InDoubt {
         InDoubt {
             kind,
@@ -55,7 +55,7 @@ impl InDoubt {
         }
     }
 
-    /// An entry in the queue of a condition. The entry may exist, or a request may write it until the server's time
+    /// An entry in the queue of a condition. The entry may exist, or a request can still write it until the server's time
     /// `not_after`.
     pub(crate) fn of_condition_entry(
         lock: &LockId,
@@ -70,7 +70,7 @@ impl InDoubt {
         }
     }
 
-    /// A request for this claim that none of `nodes` nodes may execute so far.
+    /// A request for this claim. So far, `not_after` is `None` for each of `nodes` nodes; [`InDoubt::set`] sets a time.
     pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![None; nodes],
@@ -96,7 +96,7 @@ impl InDoubt {
         }
     }
 
-    /// Notes that the request may arrive at the listed node `node` until the node's time `not_after`.
+    /// Notes that the request can arrive at the listed node `node` until the node's time `not_after`.
     pub(crate) fn raise(&mut self, node: usize, not_after: i64) {
         let latest = self.not_after.get(node).copied().flatten();
         self.set(node, latest.max(Some(not_after)));
@@ -112,8 +112,8 @@ impl InDoubt {
     }
 }
 
-/// Resolves a few requests at the same time, until a request gets no reply or `deadline` passes. One at a time would fall behind
-/// the acquisitions of a client that unlocks in the background.
+/// Calls `resolve` for a few requests at the same time, until a request gets no reply or `deadline` passes. One call at a
+/// time would be slower than the acquisitions of a client that unlocks in the background.
 pub(crate) fn resolve_each(
     in_doubts: &mut [&mut InDoubt],
     deadline: Instant,
@@ -124,9 +124,9 @@ pub(crate) fn resolve_each(
         let jobs = part.iter_mut().map(|it| move || resolve(it));
         let told = sync::run_at_once("redlatch-release", jobs);
         for (it, outcome) in part.iter_mut().zip(told) {
-            // No thread could be started.
+            // The thread could not be started, or panicked.
             let outcome = outcome.unwrap_or_else(|| resolve(it));
-            // A row that a transaction has locked delays no other release.
+            // `Unavailable` can mean that a transaction has locked this row. Other releases can still succeed.
             let is_locked = matches!(&outcome, Err(Error::Unavailable { .. }));
             is_silent |= matches!(&outcome, Err(error) if error.may_pass() && !is_locked);
             outcomes.push(outcome);

@@ -27,13 +27,13 @@ impl Delivery {
 
 /// The entry of a waiter in the client's queue, with the objects that deliver messages to the entry.
 pub(crate) struct Subscription {
-    /// Dropped before `keep`, because it is declared first. So the waiter leaves its queue before dropping `keep` ends the
-    /// delivery of messages.
+    /// This field is dropped before `keep`, because it is declared first. So the waiter leaves its queue before the drop of
+    /// `keep` ends the delivery of messages.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
     /// The number of nodes that send messages to this subscription. The parker numbers each of them.
     pub(crate) sources: u32,
-    /// The longest random pause between a message and the next attempt, so that waiters do not attempt all at once.
+    /// The longest random pause between a message and the next attempt. It prevents all waiters from attempting at once.
     pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,
 }

@@ -25,11 +25,11 @@ pub enum LockKind {
     Write,
     /// A [`Client::token_lock`](crate::Client::token_lock), or another string that looks like a token.
     Token,
-    /// A [`Client::semaphore`](crate::Client::semaphore) with owners.
+    /// A [`Client::semaphore`](crate::Client::semaphore) whose permits a client of this library holds.
     Semaphore,
     /// A [`Client::permit_semaphore`](crate::Client::permit_semaphore).
     PermitSemaphore,
-    /// A [`Client::latch`](crate::Client::latch), or a semaphore without owners: the store has only a number for both.
+    /// A [`Client::latch`](crate::Client::latch), or a semaphore without holders. The store has only a number for both.
     Counter,
 }
 
@@ -163,8 +163,8 @@ impl LockInfo {
 
 /// Returns the first characters of a token, and a hash that distinguishes tokens with the same beginning.
 ///
-/// The hash is 32-bit FNV-1a, which is the same in every version and process. A hash of 32 bits is too short to guess the
-/// token from it. A client could cause a collision deliberately, but such a client could acquire the lock as well.
+/// The hash is 32-bit FNV-1a, which is the same in every version and process. Nobody can guess the token from 32 bits. A
+/// client could cause a collision deliberately, but such a client could acquire the lock as well.
 pub(crate) fn shown_token(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -174,7 +174,8 @@ pub(crate) fn shown_token(token: &str) -> String {
 }
 
 impl Holder {
-    /// Returns whether `id` is the full id of this hold, even if [`Holder::visitor`] shows only a part of a token.
+    /// Returns whether `id` is the full id of this hold. If [`Holder::visitor`] shows a token's beginning and hash, the call
+    /// compares these.
     pub fn is_visitor(&self, id: &str) -> bool {
         self.visitor == id || self.visitor == shown_token(id)
     }
@@ -228,7 +229,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Parses a number of digits only. `str::parse` alone would accept a leading `+`.
+/// Parses decimal digits. `str::parse` alone would accept a leading `+`.
 fn number(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|digit| digit.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)
@@ -263,7 +264,7 @@ pub(crate) struct Position {
     pub(crate) is_over: bool,
     /// The servers whose survey is complete.
     pub(crate) done: Vec<Arc<str>>,
-    /// The server to which `cursor` belongs, and the generation of its connection, which rises when the master changes.
+    /// The server to which `cursor` belongs, and a number that rises when another server becomes the master.
     pub(crate) at: Option<(Arc<str>, u64)>,
     pub(crate) cursor: u64,
     /// The processes that are connected to the server `at`.
@@ -271,8 +272,8 @@ pub(crate) struct Position {
     /// The last lock name that the survey has returned.
     #[cfg(feature = "mysql")]
     pub(crate) after: Option<Arc<str>>,
-    /// In a quorum, the index of the node that is surveyed now. `within` is the position at that node. `told` maps lock
-    /// names and node indices to the descriptions so far.
+    /// In a quorum, the index of the node that is surveyed now. `within` is the position at that node. For each lock name
+    /// and node index, `told` has the description that the node returned.
     pub(crate) node: usize,
     pub(crate) within: Option<Box<Position>>,
     pub(crate) told: BTreeMap<Arc<str>, BTreeMap<usize, LockInfo>>,
@@ -298,7 +299,7 @@ pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected])
     }
 }
 
-/// Merges the descriptions that several nodes of a quorum returned for one lock. The quorum has `of` nodes.
+/// Merges the descriptions of one lock from several of the `of` nodes of a quorum. `needed` is the size of a majority.
 pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();
@@ -308,7 +309,7 @@ pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> 
         let holding = told.iter().filter(|info| held_by(info, &it.visitor));
         holding.count()
     };
-    // Takes the holder that most nodes have. Attempts without a majority may have left other holders at some nodes.
+    // Takes the holder that most nodes have. Some nodes may have holders whose attempts got no majority.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
     told.retain(|it| held_by(it, &holder.visitor));

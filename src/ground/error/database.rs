@@ -5,7 +5,7 @@ use super::errors_macro::errors;
 use super::{Error, IoSource};
 
 errors! {
-    /// The error of a row, a table or a transaction of a database, in [`Error::Database`].
+    /// An error of a row, a table or a transaction of a database. [`Error::Database`] contains it.
     #[derive(Debug, Clone)]
     DatabaseError {
     /// The wait ended before another transaction unlocked the row.
@@ -18,8 +18,8 @@ errors! {
         reason: String,
     } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: another transaction on {node} has locked it \
         ({reason}); wait longer, or find a transaction that was left open";
-    /// Two transactions waited for each other, and the server rolled this transaction back. The whole transaction may be run
-    /// again.
+    /// Two transactions waited for each other, and the server rolled this transaction back. The caller can run the whole
+    /// transaction again.
     Deadlock {
         /// The table and the key.
         lock: Arc<str>,

@@ -27,7 +27,6 @@ macro_rules! errors {
                 }
             }
 
-            /// The lock and the server concerned.
             pub(super) fn place(&self) -> (Option<&str>, Option<&str>) {
                 match self {
                     $($enum::$name { $($field),* } => $place,)*

@@ -42,8 +42,8 @@ errors! {
         /// The rule that the name breaks.
         reason: &'static str,
     } "invalid_name" (Some(name), None), "lock name {name:?} cannot be used: {reason}";
-    /// The number of permits or the count of a latch is out of range. The number itself, and the semaphore's resulting
-    /// number of permits, must be 1 ..= 2147483647. One call acquires at most 1000 permits with ids. Nothing was changed.
+    /// The number of permits or the count of a latch is out of range. The documentation of each method states the range,
+    /// which never exceeds 2147483647. One call acquires at most 1000 permits with ids. Nothing was changed.
     InvalidPermits {
         /// The semaphore or the latch.
         name: Arc<str>,
@@ -85,7 +85,8 @@ errors! {
         /// The error of the operating system, which `source()` returns.
         source: Option<IoSource>,
     } "unreachable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot be reached{}", ReasonText(reason, source);
-    /// Until the deadline, all connections that the client may make to the server were in use. Nothing was sent.
+    /// All connections that [`Builder::pool_size`](crate::Builder::pool_size) allows were in use until the deadline. Nothing
+    /// was sent.
     Exhausted {
         /// The lock.
         lock: Arc<str>,
@@ -194,11 +195,10 @@ errors! {
         /// The id of the hold.
         visitor: VisitorId,
     } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
-    /// The server issued a fencing token that is not larger than the largest token of this lock that the client has seen.
-    /// Nothing was acquired.
+    /// The server issued a fencing token that is not larger than an earlier token of this lock. Nothing was acquired.
     ///
-    /// Each request contains the largest known token, and the script issues only larger tokens. So a proxy or the server's
-    /// script engine must have changed the reply.
+    /// Each request contains the largest token that the client knows. The library's script issues only larger tokens. So a
+    /// proxy or the server's script engine must have changed the reply.
     FenceRegressed {
         /// The lock.
         lock: Arc<str>,
@@ -209,7 +209,7 @@ errors! {
         /// The token that the server issued.
         drawn: u64,
     } "fence_regressed" (Some(lock), Some(node)), "lock {lock:?}: {node} returned the fencing token {drawn} after {seen}, so the lock was not acquired; check for a proxy or a script engine that changes replies";
-    /// The lock is held by a key that never expires, so waiting for it may never end.
+    /// The key of the held lock never expires, so a wait for the lock may never end.
     NoTtl {
         /// The lock.
         lock: Arc<str>,
@@ -317,10 +317,10 @@ errors! {
         resource: Arc<str>,
         /// The fencing token of the write.
         fence: u64,
-        /// The largest fencing token seen.
+        /// The largest fencing token of the earlier writes to the resource.
         newer: u64,
     } "stale" (Some(resource), None), "resource {resource:?}: the write with fencing token {fence} is stale: a write with token {newer} came first, so another holder has acquired the lock since";
-    /// The work under the lock was done, but the hold was lost before the end of the work, or the outcome of its release is
+    /// The work under the lock was done, but the hold was lost before the end of the work, or the outcome of the unlock is
     /// unknown. Another holder may have worked at the same time.
     ///
     /// If the closure of [`Lock::run`](crate::Lock::run) returns nothing, `?` converts

@@ -6,7 +6,7 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// The error of a call on a database lock, if a transaction of the calling thread has locked the row of that lock.
+    /// The error of a call on a lock in a database, because a transaction of the calling thread has locked the lock's row.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";
@@ -70,9 +70,9 @@ impl Error {
 
     /// Returns whether the same call may succeed later, when the server has recovered.
     ///
-    /// The result is true only if nothing was done. An unknown outcome ([`Error::is_ambiguous`]) and an error after the work
-    /// under the lock ([`Error::Ran`]) are not retryable. Use this method for calls that acquire a lock. Do not repeat an
-    /// `unlock` after an error, because the failed call has already given up its level of the hold.
+    /// The result is false for an unknown outcome ([`Error::is_ambiguous`]) and for an error after the work under the lock
+    /// ([`Error::Ran`]). Use this method for calls that acquire a lock. Do not repeat an `unlock` after an error, because
+    /// the failed call has already given up its level of the hold.
     ///
     /// Waiting calls retry by themselves until their deadline.
     pub fn is_retryable(&self) -> bool {
