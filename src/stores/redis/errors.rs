@@ -22,8 +22,8 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// Returns the error for a failed request. If the user lacks rights, the error names them; the query for them ends at
-    /// `deadline`. If the request may have changed something, use `unknown` instead.
+    /// Returns the error for a failed request. If the user lacks rights, the error names them. They are queried until
+    /// `deadline` at the latest. If the request may have changed something, use `unknown` instead.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -290,7 +290,7 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     }
 }
 
-/// Whether claims that the server refused in a batch may be renewed one by one.
+/// Whether one key may be the cause if a server refuses a batch of renewals with this error.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         ReplyClass::Passing => false,

@@ -76,7 +76,7 @@ impl Pool {
             if lacks_script(text) {
                 connection.has_forgotten_scripts();
             }
-            // Another server without these commands may have taken over the address, so they are detected again.
+            // A server without DELIFEQ or DELEX may have taken over the address, so the commands are detected again.
             if Answers::are_of(ticket.number) && (lacks(text, "delifeq") || lacks(text, "delex")) {
                 self.note_dialect(None);
             }
@@ -124,8 +124,8 @@ impl Pool {
         }
     }
 
-    /// Returns the number of a request. For a server without scripts, the number also encodes the commands that replace the
-    /// script. For a vote, the script is always sent.
+    /// Returns the number of a request. If the server runs no scripts, the number also encodes which commands replace the
+    /// script. A request with a `handle` is always sent as a script.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {

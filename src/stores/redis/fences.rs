@@ -9,7 +9,7 @@ use crate::ground::claim::Claim;
 use crate::ground::error::{Error, Result};
 use crate::stores::redis::Redis;
 
-/// The tokens of at least this many recently used names are kept, and the tokens of at most twice as many names.
+/// The client keeps the tokens of at least this many recently used names, and of at most twice as many.
 const REMEMBERED: usize = 5_000;
 
 /// The largest token seen of each name. When `recent` is full, it replaces `before`.

@@ -61,7 +61,7 @@ pub(crate) struct Link {
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// Injected faults treat the scripts with these hashes differently from others.
+/// The hashes of the scripts that injected faults treat differently from all others.
 struct Hashes {
     renewals: HashSet<String>,
     aside: HashSet<String>,
@@ -82,7 +82,7 @@ static HASHES: LazyLock<Hashes> = LazyLock::new(|| {
 impl Default for World {
     fn default() -> World {
         let timeline = Timeline::of_in_memory_server();
-        // A quorum accepts votes only from a server that keeps its data and has never restarted.
+        // With `remembers`, the server reports that it syncs every write to disk.
         let config = Config {
             seed: fastrand::u64(..),
             remembers: true,

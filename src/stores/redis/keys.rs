@@ -18,7 +18,7 @@ pub(super) enum Key {
     Suffix(&'static str),
     /// `prefix{name}`, whatever the name contains.
     Braced(&'static str),
-    /// `{name}:visitor` and a suffix, without the braces if the name contains `{`.
+    /// `{name}:visitor`, followed by a suffix, without the braces if the name contains `{`.
     BehindVisitor(&'static str),
     /// Like `BehindVisitor`. If a thread reads inside its own write lock, the visitor is that of the write lock.
     BehindWriter(&'static str),
@@ -84,10 +84,10 @@ impl Key {
     }
 }
 
-/// Returns what is wrong with a lock name. `full` is the name `given` with the client's prefix.
+/// Returns what is wrong with the lock name `given`. `full` is the client's prefix, followed by `given`.
 ///
-/// A name whose channel is in another Cluster slot than its key is refused on every server. So a program can always move to
-/// a Cluster.
+/// A name is refused if its key and its channel are in different Cluster slots. This also holds without a Cluster, so that
+/// a program can always move to a Cluster.
 pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     let reason = if given.is_empty() {
         "it is empty"

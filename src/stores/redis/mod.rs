@@ -1,4 +1,4 @@
-//! Locks on Redis in Redisson's format: on one server, or on the topologies of `topology`.
+//! Locks on Redis in Redisson's format: on one server, a master with replicas, Sentinel, or a Cluster.
 
 mod calls;
 mod checks;

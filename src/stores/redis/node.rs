@@ -1,8 +1,8 @@
-//! A store on one server as a node of a quorum. A request is sent now, and its reply is read later. So all nodes of the
-//! quorum work at the same time.
+//! A store on one server as a node of a quorum. The quorum first sends a request to each node, then reads the replies. So
+//! all nodes work at the same time.
 //!
-//! If a request needs a second attempt (an unknown script, a wrong clock offset), reading the first reply blocks until the
-//! second one.
+//! If a request needs a second attempt (an unknown script, a wrong clock offset), the reader of its reply blocks until the
+//! second reply arrives.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct RedisNode {
 impl Redis {
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a Cluster, because a failover in a Cluster would lose votes.
+    /// [`Error::InvalidConfig`] for a Cluster, because a failover in a Cluster can lose granted locks.
     pub(crate) fn as_node(self: &Arc<Redis>) -> Result<RedisNode> {
         match &self.topology {
             Topology::One(server) => Ok(RedisNode {
@@ -58,7 +58,7 @@ impl RedisNode {
         }
     }
 
-    /// Whether another server, with other data, may take over.
+    /// Whether another server, whose data may differ, can become the master of this node.
     pub(crate) fn can_fail_over(&self) -> bool {
         self.server.pool.connector.can_fail_over()
     }
@@ -72,7 +72,7 @@ impl RedisNode {
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }
-            // All connections are in use by other requests, so the server replies.
+            // Other requests use all connections, so the server is reachable.
             Err(NotReady::Busy(_)) => true,
             Err(NotReady::NotConnected | NotReady::Unfit(_)) => false,
         }
@@ -91,8 +91,8 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// Sends an acquisition if `handle` lets the server vote. If `restored` is true and the lock is free at the server, the
-    /// new hold gets the whole count of `claim`.
+    /// Sends an acquisition if `handle` counts the server's grants. If `restored` is true and the lock is free at the
+    /// server, the new hold gets the count of `claim`.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -116,7 +116,7 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        // If only the master uses TLS, the certificates may be for the master only, so the sentinels do not get them.
+        // If only the master uses TLS, the certificates may be for the master only, so they are not used for sentinels.
         let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
         let shared = is_shared.then(|| tls.clone());
         let shared = Access {

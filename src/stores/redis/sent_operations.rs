@@ -1,6 +1,6 @@
 //! Operations that a quorum has sent to a node. Each operation has its own connection of the pool.
 //!
-//! If a reply is abandoned, the next user of the connection reads it first.
+//! If the quorum abandons a reply, the next user of the connection reads this reply first.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -42,7 +42,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // A user without the right to EVAL may have the right to EVALSHA. `receive` then runs the operation by the hash.
+            // A user without the right to EVAL may have the right to EVALSHA. So the caller sends the hash of the script.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }

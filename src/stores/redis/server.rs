@@ -43,8 +43,8 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, or if the idle connection was closed. By the first renewal, file descriptors
-    /// may have run out, or the name server may be down.
+    /// Connects for renewals at the first hold, or if the idle connection was closed. Connecting only at the first renewal
+    /// could fail: file descriptors may run out, or the name server may be down.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
         if is_first || self.renewals.slots.are_gone() {

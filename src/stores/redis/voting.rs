@@ -1,4 +1,4 @@
-//! Checks whether a server may vote in a quorum. The checked connection then carries the request.
+//! Checks whether the grants of a server count in a quorum. The checked connection then carries the request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,11 +23,11 @@ pub(super) fn vote_of(
     }
 }
 
-/// A connection that can send a request at once. In a quorum, also the identity of its server, which has a vote.
+/// A connection that can send a request at once. In a quorum, also the identity of its server, whose grants count.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// Borrows a connection that can send a request at once. With a `handle`, returns only a connection to a server that is
-/// known to have a vote.
+/// Borrows a connection that can send a request at once. With a `handle`, fails unless the server is identified and its
+/// grants count.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {

@@ -40,8 +40,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition in a quorum. It is sent only if `handle` lets the server vote. If `restored` and the lock is free at
-    /// this server, the server sets the whole count of `claim`.
+    /// An acquisition at a node of a quorum. It is sent only if `handle` counts the server's grants. If `restored` is true
+    /// and the lock is free at this server, the new hold gets the count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -89,8 +89,8 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // An unanswered first acquisition is not repeated. A second attempt might find a hold, but could not tell which
-            // attempt or thread began this hold.
+            // An unanswered first acquisition is not repeated. If a second attempt found a hold, the client would not know
+            // which attempt or thread began it.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
@@ -111,8 +111,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // A later release may set the count back to the value that an unanswered attempt expects. Then the unanswered
-            // attempt may run, and overwrite the lease.
+            // A later release may set the count back to the value that an unanswered attempt expects. If the server gets
+            // this attempt only then, the attempt overwrites the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

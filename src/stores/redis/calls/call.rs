@@ -38,16 +38,16 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
     /// The fencing token that guards `work` in place of a hold.
     pub(super) fence: Option<u64>,
-    /// Whether `wait_replicas`, if the client has it set, applies to this request.
+    /// Whether a `WAIT` follows this request if the client's setting `wait_replicas` is set.
     pub(in crate::stores::redis) replicates: bool,
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// Only in a quorum. The handle decides whether the server may vote. If not, the request is not sent.
+    /// The node's handle in a quorum. The request is sent only if this handle counts the server's grants.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
     /// Whether the script publishes no message. Ignored if messages are sharded.
     pub(super) is_quiet: bool,
     pub(in crate::stores::redis) patience: Duration,
-    /// Whether subscribers may be connected to other nodes than the receiver of the request. `false` if messages are
+    /// Whether subscribers can be connected to other nodes than the receiver of the request. `false` if messages are
     /// sharded.
     pub(in crate::stores::redis) is_in_cluster: bool,
 }
@@ -58,19 +58,20 @@ pub(super) enum Repeat {
     Never,
     /// The request is sent again if its connection was cut, at most [`REPEATS`](super::REPEATS) times.
     IfCut,
-    /// The request is sent at most twice. The first attempt gets half of the time. Without `unsent`, an attempt that could
-    /// not be sent is not repeated.
+    /// The request is sent at most twice. The first attempt gets half of the time until the deadline. If `unsent` is
+    /// false, an attempt that could not be sent is not repeated.
     Halfway {
         unsent: bool,
     },
 }
 
-/// The conditions under which a server executes a request. A script that is not `expiring` ignores them.
+/// The conditions under which a server executes a request. They apply only if `Script::expires` is set.
 #[derive(Clone, Copy, Default)]
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.
     pub(in crate::stores::redis) expiry: i64,
-    /// Only in a quorum: the server that may vote. Another server that has taken over its address refuses the request.
+    /// Only in a quorum: the identity of the checked server. If another server took over its address, that server refuses
+    /// the request.
     pub(in crate::stores::redis) voting: Option<&'a Identity>,
 }
 
@@ -143,8 +144,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. The server stores no reply to a query, so the key for the stored reply is left out. While the
-    /// slot moves, a Cluster node refuses a request with a missing key.
+    /// The keys of the script. A query omits the key of the stored reply, because there is no stored reply. While a slot
+    /// moves, a Cluster node refuses requests with missing keys.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();
@@ -231,8 +232,8 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Encodes one call of `script` for all of `calls`: all keys, all arguments, the limit, and the number of the request. The
-/// reply repeats this number.
+/// Encodes one call of `script` for all of `calls`: all keys, all arguments, `limit`, and `number`. The reply repeats
+/// `number`.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
     calls: &[Call<'_>],

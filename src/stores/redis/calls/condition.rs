@@ -92,7 +92,7 @@ impl Operation for Condition<'_> {
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         let op = self.0;
         let error = match op.step {
-            // A query changes nothing but the lease of the queue entry.
+            // The query can be repeated: a signalled waiter gets the same reply again.
             ConditionStep::Look => redis.error_of(&self.call(), fault, attempts.deadline),
             step => redis.unknown(&op.lock.name, None, step.name(), fault.into_reason()),
         };

@@ -22,7 +22,7 @@ pub(crate) struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// The server refuses attempts that arrive well after `deadline`. It stores the reply until then, so that a repeated
+    /// The server refuses attempts that arrive well after `deadline`. It stores the reply for longer, so that a repeated
     /// attempt gets the same reply.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);

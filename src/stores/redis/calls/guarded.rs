@@ -53,7 +53,7 @@ struct Guarded<'a> {
     check: Check<'a>,
     work: Work<'a>,
     script: &'a Script,
-    /// Whether the server has refused the work as late before. The reply has corrected the cached clock offset.
+    /// Whether the server has refused the work as late before. That reply corrected the cached clock offset.
     was_late: bool,
 }
 
@@ -76,8 +76,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// The server refused the work as late. If the validity of the hold is about to end, returns how long to wait for a
-    /// renewal.
+    /// Called if the server refused the work as late. The second time, if the hold's validity ends before the deadline,
+    /// returns how long to wait before the next check for a renewal.
     fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)

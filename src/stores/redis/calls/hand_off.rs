@@ -9,7 +9,7 @@ use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Rep
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
 
-/// Not used with `wait_replicas`: see `Facts::hands_off`.
+/// A client with `wait_replicas` hands no holds off: see `Facts::hands_off`.
 pub(crate) struct HandOff<'a> {
     pub(crate) from: &'a Claim,
     pub(crate) to: &'a Claim,

@@ -1,7 +1,7 @@
 //! Operations on one lock. Each operation defines its request, and how its reply is read.
 //!
-//! [`Operation::run`] runs an operation at the server of the lock, with routing and repetition. `RedisNode::carry_out` runs
-//! an operation of a quorum: it sends the request now, and reads the reply later.
+//! [`Operation::run`] sends the request to the server of the lock, and repeats it if necessary. `RedisNode::carry_out`
+//! sends a request to a node of a quorum. Its caller reads the reply later.
 
 mod acquire;
 mod call;
@@ -77,7 +77,7 @@ pub(super) trait Operation: Sized {
 
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
-    /// Returns the result if an attempt failed with `fault`, and may have run or may run later.
+    /// Returns the result of a request that failed with `fault`. The server may have executed it, or may still do so.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Err(redis.error_of(&self.call(), fault, attempts.deadline))
     }

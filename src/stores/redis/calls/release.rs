@@ -11,7 +11,7 @@ use crate::stores::redis::transport::CallError;
 
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
-    /// Whether no unlock message is published. A Cluster would send it to every node. Ignored if messages are sharded.
+    /// Whether the script publishes no unlock message. Ignored if messages are sharded.
     pub(crate) is_quiet: bool,
 }
 
@@ -38,8 +38,8 @@ impl Operation for Release<'_> {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
             }
-            // An earlier attempt was sent, and no other client can have freed this hold. So the earlier attempt released
-            // the hold.
+            // An unanswered earlier attempt may have released the hold. In any case the hold is gone, so the release counts
+            // as done.
             (_, Some(0), Some(_)) if attempts.earlier_sent_since.is_some() => {
                 Outcome::Done(Released::default())
             }
@@ -48,15 +48,14 @@ impl Operation for Release<'_> {
         })
     }
 
-    /// The request can only release the hold. So any later reply about this hold resolves the request.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Ok(redis.not_known(self.claim, "release", fault.into_reason(), attempts))
     }
 }
 
 impl Redis {
-    /// Returns how many of the `receivers` of a message are other processes, or waiters of this process for several locks at
-    /// once. If the server cannot count receivers (-1), returns 1.
+    /// Returns how many of the `receivers` of a message are other processes. Adds the waiters of this process that wait for
+    /// several locks at once. If the server cannot count receivers (-1), returns 1.
     pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;

@@ -37,7 +37,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // Another connection may lead to another server, so this connection is used to ask whether the server may vote.
+            // Another connection may lead to another server. So the server is identified on this connection.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),

@@ -18,7 +18,7 @@ use crate::stores::redis::transport::CallError;
 /// faster than they are resolved.
 const RESOLVED_AT_ONCE: usize = 100;
 
-/// Releases what an in-doubt request may have acquired. Returns whether the server now refuses the late request itself.
+/// Releases what an in-doubt request may have acquired. Returns whether the server refuses that request if it still arrives.
 pub(crate) struct Resolve<I>(pub(crate) I);
 
 impl<I: Borrow<InDoubt>> Operation for Resolve<I> {

@@ -290,7 +290,6 @@ const OF_SCRIPTS: [&[u8]; 10] = [
     b"*3\r\n:1\r\n$1\r\n2\r\n:30000\r\n",
 ];
 
-/// Reads the reply to the last of `attempts` attempts.
 fn read(operation: impl Operation, redis: &Redis, reply: Result<&Value, &str>, attempts: u8) {
     let mut operation = operation;
     let mut sent = Attempts::new(Instant::now());

@@ -145,7 +145,7 @@ impl Layout {
     }
 }
 
-/// Returns what is wrong with a lock name. `full` is the name `given` with the client's prefix.
+/// Returns what is wrong with the lock name `given`. `full` is the client's prefix, followed by `given`.
 pub(crate) fn flaw(kind: Kind, given: &str, full: &str) -> Option<Error> {
     keys::flaw(given, full, Layout::of(kind).channel)
 }

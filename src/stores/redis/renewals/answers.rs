@@ -83,8 +83,8 @@ impl Renewals<'_> {
         Some(Ok(()))
     }
 
-    /// Reads the reply to one call of the script, a part of the batch. If the call was in time, it has renewed all claims of
-    /// the part, except for the claims that the reply lists.
+    /// Reads the reply to one call of the script, a part of the batch. If the call was in time, it has renewed each claim of
+    /// the part for its whole lease, unless the reply lists the claim.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);

@@ -13,8 +13,8 @@ use crate::stores::redis::topology::{Shard, Topology};
 use crate::stores::redis::transport::{Borrowed, CallError};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// How many holds, or permits with ids, one call renews. With this number, the server is busy for less than 1 ms. The
-/// permits of one handle are always renewed together.
+/// One call renews at most this many holds or permits with ids, so that the server is busy for less than 1 ms. A handle
+/// with more permits gets a call of its own.
 const RENEWED_AT_ONCE: usize = 100;
 
 /// Returns how many permits with ids the claim has; 1 for other kinds.

@@ -40,7 +40,7 @@ const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
 struct Renewals<'a> {
     redis: &'a Redis,
-    /// The node's handle in a quorum. Renewals are sent only if the handle lets the server vote. `None` outside a quorum.
+    /// The node's handle in a quorum. Renewals are sent only if this handle counts the server's grants.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -115,14 +115,14 @@ impl<'a> Renewals<'a> {
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
         let count = batches.len();
         for (index, batch) in batches.into_iter().enumerate() {
-            // In a Cluster, the remaining batches share the time until the deadline. One more share is for reading.
+            // In a Cluster, the unsent batches share the time until the deadline. One more share is for reading replies.
             let shares = if is_cluster { count - index + 1 } else { 1 };
             let by = share(self.deadline, shares);
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // The claims get another round. Before the next round, the slot may get another master, or a node of a
-                    // quorum may connect in the background.
+                    // In a Cluster, the slot may get another master before the next round. A node of a quorum may connect in
+                    // the background. In both cases, the claims get another round.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);
@@ -157,7 +157,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Borrows a connection for renewals. In a quorum, its server has a vote.
+    /// Borrows a connection for renewals. In a quorum, fails if the server's grants do not count.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
             return server.renewals.borrow(deadline);

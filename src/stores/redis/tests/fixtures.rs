@@ -15,7 +15,7 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::{Redis, Settings};
 
-/// The reply to a granted acquisition, without the server time.
+/// The reply to a granted acquisition. Its `left` is the maximum, so the client learns no server time from it.
 pub(crate) const GRANTED: i64 = (1 << 22) - 1;
 
 pub(crate) fn soon() -> Instant {

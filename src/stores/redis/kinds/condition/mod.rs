@@ -31,5 +31,5 @@ pub(super) const WAITING: &[Key] = &[
     Key::OfCondition(":due"),
 ];
 
-/// The channel of a condition's waiter is this prefix and `:visitor`.
+/// The channel of a condition's waiter is this prefix, followed by `:visitor`.
 pub(in crate::stores::redis) const PLACES: Key = Key::OfCondition("");

@@ -3,7 +3,7 @@ use super::*;
 pub(super) static READ: LazyLock<Layout> = LazyLock::new(|| of_side("read"));
 pub(super) static WRITE: LazyLock<Layout> = LazyLock::new(|| of_side("write"));
 
-/// `side` is the mode in which this side holds the lock.
+/// `side` is this side's value of the field `mode`: `read` or `write`.
 fn of_side(side: &'static str) -> Layout {
     let asked = &[Visitor, Lease, Known, Wanted, Inside, Wish];
     let with_own = |text, args| Script::new(text, &WITH_WRITER[..2], args);
@@ -11,8 +11,8 @@ fn of_side(side: &'static str) -> Layout {
     let force_release = include_str!("force_release.lua");
     Layout {
         channel: Key::Prefix("redisson_rwlock"),
-        // A message wakes all waiters of this client: all its readers, but only one writer, because only its first writer
-        // subscribes.
+        // A message wakes all subscribed waiters of this client: all readers and its first writer. Other writers do not
+        // subscribe.
         wakes: Some(|_| usize::MAX),
         rights: side,
         acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),
@@ -28,7 +28,7 @@ fn of_side(side: &'static str) -> Layout {
 
 const NOTES: Key = Key::Prefix("redlatch_rw");
 
-/// A read-write lock, the TTL key of the visitor, the queue entries, and the TTL key of a writer whose thread reads.
+/// The keys: the lock, the TTL key of the visitor, the queue entries, and the TTL key of a writer whose thread reads.
 const WITH_WRITER: &[Key] = &[
     Key::Name,
     Key::BehindVisitor(":rwlock_timeout:1"),

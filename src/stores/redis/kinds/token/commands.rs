@@ -1,8 +1,8 @@
 //! Token locks on a server without scripts. Commands replace each script, and their replies are converted to the script's
 //! format.
 //!
-//! The server cannot refuse a late command. A late command may acquire a free lock for one lease, with a token that no
-//! client uses any more. An `ECHO` after the commands identifies their replies.
+//! The server cannot refuse a late command. So a late command can acquire a free lock for one lease, with a token that no
+//! client uses any more. Each request ends with an `ECHO` of its number, which identifies the replies.
 
 use redis::Value;
 
@@ -33,7 +33,7 @@ pub(crate) enum Dialect {
 
 const COUNT: usize = 2;
 
-/// The plain number of a request has this many bits. The higher bits encode which commands the request has.
+/// This many low bits of a request's number count requests. The bits above encode which commands the request contains.
 const NUMBER_BITS: u32 = 32;
 
 impl Dialect {
@@ -109,8 +109,8 @@ impl Answers {
         asked(number).is_some()
     }
 
-    /// Adds the next reply. After the last reply, returns the reply that the replaced script would give. The `bool` is
-    /// whether unsolicited replies arrived before.
+    /// Adds the next reply. After the last reply, returns the reply that the replaced script would give. The `bool` is true
+    /// if the echo failed, or if replies to other requests arrived before.
     pub(crate) fn add(
         &mut self,
         number: i64,

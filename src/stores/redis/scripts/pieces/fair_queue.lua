@@ -11,10 +11,10 @@ local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
 end
 
--- Returns the first living waiter; false if there is none. Removes dead waiters before it, other than `me`. A waiter is
--- dead if its time has passed or is missing, or if `left_of` (optional) returns at most 0 for it. `left_of` gets a waiter,
--- its time, and whether a dead waiter preceded it. The second result is the result of `left_of` for the first living
--- waiter. If `call` is `pcall`, the first result may be an error.
+-- Returns the first living waiter; false if there is none. Removes dead waiters before it. The waiter `me` is never dead.
+-- Another waiter is dead if its time has passed or is missing, or if `left_of` (optional) returns at most 0 for it.
+-- `left_of` gets a waiter, its time, and whether a dead waiter preceded it. The second result is the result of `left_of`
+-- for the first living waiter. If `call` is `pcall`, the first result may be an error.
 local function first_of(call, queue, times, me, now, left_of)
     local first, has_dead = call('LINDEX', queue, 0), false
     while first and first ~= me and type(first) == 'string' do

@@ -1,4 +1,4 @@
--- Makes the set of taken permits expire with the semaphore, or a few ms earlier. If the set expired much earlier, its
+-- Makes the set of taken permits expire with the semaphore, or slightly earlier. If the set expired much earlier, its
 -- permits would never be returned. If it expired later, its permits would be returned to the next semaphore of this name.
 -- `life` is the PTTL of the semaphore.
 local function keep_taken(taken, key, life)

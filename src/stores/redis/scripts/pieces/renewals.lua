@@ -1,4 +1,4 @@
--- Refuses late renewals. The reply lists each claim that was not renewed, and why.
+-- Refuses late renewals. The reply lists each claim that was not renewed for its whole lease, and why.
 -- include clock.lua
 if now > ARGV[#ARGV - 1] + 0 then
     return {number, {now, 0}}

@@ -53,8 +53,8 @@ local function others_of(key, own, visitor)
     return others
 end
 
--- Whether the hold of a visitor with a field has expired. A writer without a TTL key is alive as long as no reader has a
--- field.
+-- Whether the hold of a visitor with a field has expired. A writer's hold without a TTL key is alive as long as no reader
+-- has a field.
 local function is_over(key, own, visitor)
     return redis.call('EXISTS', own) == 0 and (not is_writer(visitor) or redis.call('HLEN', key) > 2)
 end

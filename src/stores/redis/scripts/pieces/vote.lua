@@ -1,4 +1,4 @@
--- Only a master with the replication id ARGV[6] may grant the request as a vote. Other servers refuse the request.
+-- Only in a quorum: unless the server is a master with the replication id ARGV[6], it refuses the request.
 if ARGV[7] then
     local replication = call('INFO', 'replication')
     if
