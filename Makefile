@@ -29,8 +29,8 @@ help:
 	@echo "make nightly     runs the long form of all tests above"
 	@echo "make ci          checks everything that a release needs"
 
-# The tests wait more than they work, so five run on each core.
-TEST_THREADS = $(shell expr 5 '*' "$$(getconf _NPROCESSORS_ONLN)")
+# The tests wait more than they work, so eight run on each core.
+TEST_THREADS = $(shell expr 8 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 # The library, its in-process server, and the test packages.
 TESTED = $(foreach name,redlatch redlatch-server redlatch-model redlatch-shuttle redlatch-sim redlatch-server-checks redlatch-worlds,-p $(name))
