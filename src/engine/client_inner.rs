@@ -17,7 +17,7 @@ use crate::store::{HealthWarning, Severity, Store};
 
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
-/// A client. Dropping its last handle shuts the client down.
+/// Dropping the last `Arc` of this value shuts the client down.
 pub(crate) struct ClientInner {
     /// The client's UUID, which is part of each of its visitor ids.
     pub(crate) id: Arc<str>,
@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// A request ends this long before its caller must return. A late wake-up and the clean-up take time.
+/// The least time for a late wake-up and the clean-up after a request. A short `command_timeout` leaves less.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -176,7 +176,7 @@ impl ClientInner {
         let at_last = deadline + SHUTDOWN_GRACE;
 
         self.store.facts().notifier.close();
-        // A waiter that ends now leaves its queue entry to the watchdog, which removes many entries with one request.
+        // All waits end now. The watchdog removes their queue entries from the store, many with one request.
         poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);

@@ -96,8 +96,8 @@ impl LossNotice {
         }
     }
 
-    /// Closes a channel. If the channel is empty, `unheard` is sent first. Otherwise clones of the receiver would treat the
-    /// closing as a release.
+    /// Closes a channel. If the channel is empty, `unheard` is sent first. Without a loss in the channel, clones of the
+    /// receiver would treat the closing as a release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.state.lock().channels.remove(&number) {
             // `try_send` fails only if the channel already contains a loss, or has no receivers.

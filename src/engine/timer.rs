@@ -1,7 +1,7 @@
 //! A timer. One thread sleeps until the first entry of the timer is due.
 //!
-//! Holds are renewed in batches, so thousands of entries may be due at one instant. So the timer is an ordered map from
-//! instants to entries, from which one operation removes a batch.
+//! Holds are renewed in batches, so thousands of entries can be due at one instant. The timer is an ordered map from
+//! instants to entries. One operation removes all entries of an instant.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -53,7 +53,7 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// Up to this number of cancelled entries, none is removed before it is due.
+    /// With at most this many cancelled entries, the timer removes none of them early.
     const SWEEP_FROM: usize = 64;
 
     /// Adds an entry. Wakes the sleeping thread only if `due` is before its alarm. After [`Timer::close`], adds nothing and

@@ -22,7 +22,7 @@ use crate::ground::{events, numbers};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
-    /// Returns the class of a lock name. If this is `None`, the class is the name up to its last separator.
+    /// The user's function from a lock name to its class. Without it, the class is the name up to its last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
     pub(crate) long_wait: Duration,

@@ -21,7 +21,7 @@ pub(crate) struct ListedWait {
     since: Instant,
 }
 
-/// The wait stays in the list until this value is dropped.
+/// A wait in the client's list of waits. Dropping this value removes the wait from the list.
 #[derive(Debug)]
 pub(crate) struct OpenWait {
     counters: Arc<Counters>,

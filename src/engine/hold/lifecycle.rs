@@ -15,7 +15,7 @@ use crate::ground::observer::Event;
 use crate::store::InDoubt;
 
 impl Hold {
-    /// Adds the hold to the client's counters, when a thread gets it. Returns false if the hold has already ended.
+    /// Adds the hold to the client's counters, when a thread gets the hold. Returns false if the hold has already ended.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let is_held = matches!(state.phase, Phase::Held);
@@ -63,8 +63,8 @@ impl Hold {
         is_held.then(|| self.lose_now(&mut state, cause))
     }
 
-    /// Marks a released hold as lost, because its release did not find the hold in the store. A renewal must not call this:
-    /// it may not find the hold because the release ran before.
+    /// Marks a released hold as lost, because its release did not find the hold in the store. A renewal that does not find
+    /// the hold must not call this, because the release may have run before the renewal.
     pub(crate) fn lose_in_release(&self, cause: LossCause) -> Option<Loss> {
         let mut state = self.state.lock();
         matches!(state.phase, Phase::Released).then(|| self.lose_now(&mut state, cause))

@@ -31,9 +31,9 @@ use crate::ground::sync::Mutex;
 /// How the lease of an acquisition ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
-    /// Renewed with this lease time until the unlock.
+    /// The watchdog renews the hold with this lease until the unlock.
     Watchdog(Duration),
-    /// Ends this long after the acquisition, and is never renewed.
+    /// The lease ends this long after the acquisition, and is never renewed.
     Fixed(Duration),
 }
 
@@ -51,7 +51,7 @@ pub(crate) type LevelId = u32;
 #[derive(Debug)]
 pub(crate) struct HandOffOffer {
     pub(crate) thread: u64,
-    /// Can be upgraded until the thread ends.
+    /// `upgrade` succeeds until the thread ends.
     pub(crate) liveness: Weak<()>,
     pub(crate) lease: Lease,
 }
@@ -130,8 +130,8 @@ impl Hold {
         }
     }
 
-    /// Notes that the server may run an earlier copy of the first request until about `deadline`. The copy would set the
-    /// first lease once more.
+    /// Notes that the server can run another copy of the request that acquired the hold, until about `deadline`. The copy
+    /// would set the lease of that request once more.
     pub(crate) fn with_copy_in_flight(self, lease: Duration, deadline: Instant) -> Hold {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
@@ -144,7 +144,7 @@ impl Hold {
     }
 
     /// Sets the class, the clock of the store and the fencing token. For some kinds of lock, other clients may shorten the
-    /// lease of the key to `least`. Holds of these locks are renewed as often as holds with a lease of `least`.
+    /// lease of the key to `least`. Holds of these locks are renewed at least as often as holds with a lease of `least`.
     pub(crate) fn with_store(
         mut self,
         class: ClassId,
@@ -276,8 +276,8 @@ impl Hold {
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request got no reply, so it does not extend the validity. Before it was sent, `note_in_flight` limited
-    /// the validity to its lease.
+    /// Notes that a request got no reply, so it does not extend the validity. Before the request was sent, `note_in_flight`
+    /// limited the validity to the request's lease.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);
     }

@@ -20,7 +20,7 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum DueAction {
     Renew,
-    /// Do nothing: the renewal of the hold is queued.
+    /// Do nothing: a renewal of the hold is already queued.
     Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
@@ -154,8 +154,8 @@ impl Hold {
             return None;
         }
         if state.due.is_some_and(|due| due <= time::now()) {
-            // The master changed while the last renewal ran, so another check was requested. The reply to that renewal may
-            // be from the old master.
+            // Another check was requested while the last renewal ran, for example because the master changed. The reply to
+            // that renewal may be from the old master.
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);

@@ -31,7 +31,7 @@ pub(super) enum Phase {
     Lost(Box<LossCause>),
 }
 
-/// A check that is this much later than planned means that the process was paused.
+/// If a check is this much later than planned, the process may have been paused.
 const LATE: Duration = Duration::from_millis(100);
 
 /// Tolerance for rounding, when the validity is compared with the leases of the levels.
@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
     pub(super) next_in_flight_id: u32,
-    /// The longest lease that any request may have set.
+    /// The longest lease that a request of this hold may have set.
     pub(super) longest: Duration,
     /// True if a renewal of this hold is due, and queued behind the previous batch of renewals.
     pub(super) waits: bool,
@@ -55,7 +55,7 @@ pub(super) struct State {
     pub(super) due: Option<Instant>,
     pub(super) news: Option<Arc<LossNotice>>,
     /// True if the store may keep the hold after its validity has ended. Reasons are an in-doubt re-entry, a late copy of
-    /// the first request, or a hold of the other side of the read-write lock.
+    /// the request that acquired the hold, or the thread's hold of the other side of the same read-write lock.
     pub(super) may_outlast: bool,
     /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,
@@ -76,7 +76,7 @@ pub(super) struct Rare {
     pub(super) put_off: SmallVec<[LevelId; 1]>,
     /// When the key of the semaphore expires, if known. The validity never ends later.
     pub(super) life_ends: Option<BootInstant>,
-    /// An upper bound of `pace`, for kinds of locks where other clients may shorten the lease of the key.
+    /// An upper bound of `State::pace`, for kinds of locks where other clients may shorten the lease of the key.
     pub(super) longest_pace: Option<Duration>,
     /// How old the hold has to be for the next `Event::LongHold`; set by the first such event.
     pub(super) long_from: Option<Duration>,
@@ -150,7 +150,7 @@ impl State {
         } else {
             "no renewal was confirmed in time".to_owned()
         };
-        // The check was planned for `due`. A large difference shows that the process was paused, or the machine suspended.
+        // The check was planned for `due`. A large difference suggests a paused process or a suspended machine.
         let (late, ahead) = self.due.map_or_else(Default::default, |due| {
             (
                 now.instant.saturating_duration_since(due),
@@ -172,8 +172,8 @@ impl State {
         }
     }
 
-    /// Returns whether the validity ends before the fixed leases of the levels, because a request may have shortened the
-    /// lease in the store.
+    /// Returns whether the validity ends before the latest fixed lease of a level. The reason is a request that may have
+    /// shortened the lease in the store.
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;
@@ -215,7 +215,7 @@ impl State {
         renewed.map(|level| level.lease.duration()).max()
     }
 
-    /// Returns the time from `now` until the last level ends; `None` if every level has ended.
+    /// Returns the lease that the levels need from `now` on; `None` if every level has ended.
     pub(super) fn rest(&self, now: BootInstant) -> Option<Duration> {
         let ends = self.levels.iter().filter_map(|level| level.ends).max();
         let fixed = ends.map(|ends| now.until(ends));

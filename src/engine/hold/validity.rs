@@ -1,4 +1,4 @@
-//! Computes the end of the validity of a hold while the store may not yet have run some of its requests.
+//! Computes the end of a hold's validity, even while requests of the hold are on their way to the store.
 
 #[cfg(test)]
 mod tests;
@@ -14,8 +14,8 @@ use crate::store::EXPIRY_SLACK;
 
 /// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
 ///
-/// Such a request may run at any time between its sending and its reply. Without a reply, it may run until it expires. If
-/// these periods overlap for two requests, they may run in either order. The last one to run sets the lease:
+/// Such a request can run at any time between its sending and its reply. Without a reply, it can run until it expires. If
+/// these periods overlap for two requests, the requests can run in either order. The last one to run sets the lease:
 ///
 /// | first request | second request | lease that counts |
 /// |---|---|---|
@@ -41,8 +41,8 @@ pub(super) enum Flying {
     Awaited,
     /// The caller no longer waits for the reply to the request.
     Unanswered,
-    /// The request got its reply, but may run once more until it expires. A node that has not replied may run it, or a
-    /// closed connection may deliver an earlier copy.
+    /// The request got its reply, but may run once more until it expires. A quorum node that has not replied can run it, or
+    /// a closed connection can deliver an earlier copy.
     Answered,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant
 }
 
 impl Hold {
-    /// Notes the lifetime of the semaphore's key, counted from when the first request was sent.
+    /// Notes the lifetime of the semaphore's key, counted from when the request that acquired the hold was sent.
     pub(crate) fn with_lifetime(self, life: Option<Duration>) -> Hold {
         let mut state = self.state.lock();
         let sent = state.counted_from;

@@ -22,7 +22,7 @@ pub(super) struct ByName {
     pub(super) sweep_at: usize,
 }
 
-/// An owner keeps a lost hold that was not unlocked until the owner has begun this many later holds.
+/// If a lost hold is not unlocked, its owner keeps it at least until the owner has begun this many later holds.
 pub(super) const LOSSES_KEPT: u64 = 256;
 
 /// With fewer lock names than this, `ByName::sweep` is not called.
@@ -60,7 +60,7 @@ impl LockKey {
 
 #[derive(Debug, Default)]
 pub(super) struct Stack {
-    /// The sequence number of the last hold of this stack, among all holds of the thread.
+    /// The sequence number of the last hold of this stack, among all holds of the owner.
     began: u64,
     /// The hold that `lock()` re-enters and `unlock()` releases.
     current: Option<Arc<Hold>>,
@@ -104,7 +104,7 @@ impl OwnerHolds {
             whole_of.retain(|_, whole| self.stands(whole));
             whole_of.extend(parts.iter().map(|part| (part.clone(), key.clone())));
         }
-        // Dropped after the mutex is unlocked, because the end of its tracing span calls the user's subscriber.
+        // Dropped after the mutex is unlocked, because the end of a hold's tracing span calls the user's subscriber.
         let _forgotten;
         let mut by_name = self.stacks.lock();
         by_name.begun += 1;
@@ -161,7 +161,7 @@ impl OwnerHolds {
 
 impl ByName {
     /// Removes and returns the stacks whose last hold is over and precedes more than [`LOSSES_KEPT`] later holds. Called
-    /// when the number of names has doubled, so that the amortised cost is constant.
+    /// when the number of names has doubled since the last call, so that the amortised cost is constant.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
         let begun = self.begun;

@@ -50,7 +50,7 @@ fn a_current_hold_is_never_forgotten() {
     });
 }
 
-/// Calls `leave_one`, which leaves a hold, until a sweep removes names. Returns how many names remain.
+/// Lets `leave_one` leave one hold after another, until a sweep removes names. Returns how many names remain.
 fn left_by_a_sweep(leave_one: impl Fn(usize)) -> usize {
     let mut before = 0;
     for number in 0.. {

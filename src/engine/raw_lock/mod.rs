@@ -104,7 +104,7 @@ impl RawLock {
         let is_side = key.lock.kind.rules().side.is_some();
         if is_side && !me.held.stands(key) {
             // An upgrade from read to write must fail before the thread joins the queue. In the queue, the thread could be
-            // behind a waiter that waits for this thread's read lock.
+            // behind a waiter that waits for the release of this thread's read lock.
             self.outer_hold(&me)?;
         }
         let class = inner.counters.class(self.class);
@@ -144,8 +144,8 @@ impl RawLock {
         outcome
     }
 
-    /// Returns the thread's hold of the opposite side of a read-write lock, if a new hold may begin inside that hold. Fails
-    /// if the thread would wait for its own hold.
+    /// Returns the thread's hold of the opposite side of a read-write lock; `None` if it has none. Fails if this side cannot
+    /// be acquired during that hold, because the thread would wait for itself.
     fn outer_hold(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));

@@ -11,7 +11,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::{events, time};
 use crate::store::{Left, Outcome, Released};
 
-/// The time that a poller's request may take.
+/// The estimated duration of a poller's request.
 const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 
 impl RawLock {
@@ -93,7 +93,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // Some nodes of the store may still have the hold. `lost` releases it on these nodes in the background.
+                // If the store has several nodes, some may still have the hold. `lost` releases these in the background.
                 Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {
@@ -139,7 +139,7 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.resolve_later(leftover);
                 }
-                // The head start lasts two round trips: another process receives the unlock message, and attempts.
+                // The head start lasts two round trips, so that another process can receive the unlock message and attempt.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);

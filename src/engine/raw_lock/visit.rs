@@ -200,7 +200,7 @@ impl<'a> LockVisit<'a> {
         };
         match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {
-                // The new hold has this visitor id, so `drop` must not withdraw the id as a queue entry.
+                // The new hold has this visitor id, so `drop` must not remove a queue entry with this id.
                 self.visitor = None;
                 let me = (self.me.id, self.me.liveness());
                 let hold = self

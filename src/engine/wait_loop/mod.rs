@@ -107,7 +107,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// Why the next attempt is made. If it succeeds, this is the argument of `Visit::acquired_via`.
+    /// `free`, `woken` or `polled`: why the next attempt is made. If it succeeds, `Visit::acquired_via` gets this value.
     woken_by: &'static str,
 }
 

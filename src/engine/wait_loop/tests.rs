@@ -25,9 +25,9 @@ enum Told {
     Nothing,
     /// Another client has the lock. The number is the rest of its lease in ms.
     Refused(u64),
-    /// Another client has the lock, and its key has no TTL.
+    /// Another client has the lock, and the lock's key has no TTL.
     Endless,
-    /// The votes were split. The number is the round trip in ms.
+    /// No client acquired a majority of the quorum's nodes. The number is the round trip in ms.
     Split(u64),
     Fails(fn(Arc<str>) -> Error),
     /// The waiter is the first of its queue. The number is the time of the last usable reply.
@@ -35,7 +35,7 @@ enum Told {
     Behind(u64),
     HeldLocally(u64),
     Yielding(u64),
-    /// Like `Behind`, and the last reply was not usable.
+    /// The waiter is not the first of its queue, and the last reply to the first waiter was not usable.
     InDoubt(u64),
     Hears(Delivery, u64),
     Woken,

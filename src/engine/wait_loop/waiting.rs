@@ -1,5 +1,5 @@
 //! Decides the next step of a wait from the replies to its attempts and the state of its queue. This file reads no clock and
-//! uses no thread, so that each rule is a row of the table in `tests.rs`.
+//! uses no thread, so that each rule is a row of the table in `wait_loop/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ pub(super) enum Next {
     Rest(Instant),
 }
 
-/// The current time, and the deadline of the wait. A test may move the deadline.
+/// The current time, and the deadline of the wait. A test that advances the clock moves the deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     pub(super) now: Instant,
@@ -47,13 +47,13 @@ impl Time {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) time: Time,
-    /// The queue of this client, if the waiter is queued.
+    /// The client's queue for this lock, if the waiter is queued.
     pub(super) queue: Option<View>,
     /// How messages arrive, and the longest random pause after a message; `None` if the waiter is not subscribed.
     pub(super) messages: Option<(Delivery, Duration)>,
 }
 
-/// What a reply to one waiter means for all waiters of this client.
+/// What a reply to one waiter means for all waiters of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
@@ -62,7 +62,7 @@ pub(super) enum News {
     Refused {
         is_usable: bool,
     },
-    /// An attempt got no usable reply. `is_undone`: it was granted, then released because too few replicas acknowledged it.
+    /// An attempt got no usable reply. `is_undone`: its hold was released, because too few replicas acknowledged that hold.
     Trouble {
         is_undone: bool,
     },
@@ -121,7 +121,7 @@ pub(super) struct Waiting<'a> {
     is_in_trouble: bool,
     is_refused: bool,
     /// The last time at which too few replicas acknowledged a hold of this client. Other holders may lose their holds for
-    /// the same reason. So since then, a refusal is a usable reply only if its holder has stayed for a while.
+    /// the same reason. Since then, `is_usable` decides whether a refusal is a usable reply.
     unreplicated_at: Option<Instant>,
     /// The holder that the last refusal since `unreplicated_at` named, and when a refusal first named this holder.
     refused_by: (Option<Box<str>>, Instant),
@@ -256,7 +256,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name one holder for
-    /// longer than a request takes. Holders of permits have no names, so refusals must last for `outage_timeout`.
+    /// the timeout of a request. Holders of permits have no names, so refusals must last for `outage_timeout`.
     fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
         let Some(unreplicated_at) = self.unreplicated_at else {
             return true;
@@ -414,13 +414,13 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Returns whether the first waiter got a usable reply recently, so that this waiter may give up without an attempt.
+/// Returns whether the first waiter got a usable reply recently. Then another waiter may give up without an attempt.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// Returns the pause after a refusal: the rest of the holder's lease, but at most about `recheck_after` or
+/// Returns the pause after a refusal: the rest of the holder's lease, but at most about `recheck_after`. Its default is
 /// [`LONGEST_SLEEP`].
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));

@@ -1,7 +1,7 @@
-//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts, apart
-//! from a waiter's last attempt at its deadline.
+//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. At its
+//! deadline, another waiter can make one last attempt.
 //!
-//! A thread that unlocks hands the lock off to the first waiter with one request (see `raw_lock/hand_off.rs`). Re-entries
+//! With one request, a thread that unlocks hands the lock off to the first waiter (see `raw_lock/hand_off.rs`). Re-entries
 //! and attempts without a wait bypass the queue.
 
 mod run;
@@ -22,7 +22,7 @@ const HELD_FOR: Duration = Duration::from_secs(1);
 /// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
-    /// A queue without waiters stays in the map while the next waiter needs the state of the queue.
+    /// A queue without waiters stays in the map at least until `WaitQueue::is_busy` returns false.
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
 }
 
@@ -124,8 +124,8 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses the first waiter of the queue as the successor of the calling thread, which is about to release its hold.
     ///
-    /// Returns `None` if no thread waits, or if the client must now yield the lock to other processes. `poll_pause` is the
-    /// longest time between two polls of another process; `None` for a lock without pollers.
+    /// Returns `None` if no waiter can be chosen, or if the client must now yield the lock to other processes. `poll_pause`
+    /// is the longest time between two polls of another process; `None` for a lock without pollers.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -150,9 +150,9 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that no thread of this client holds the lock, and wakes the first waiter of the queue. `head_start` is for how
-    /// long the client yields the lock to other processes, and how many of their waiters were notified. After a long run of
-    /// hand-offs, the client yields the lock to pollers for `poll_pause`.
+    /// Notes that no thread of this client holds the lock, and wakes the first waiter of the queue. `head_start`: the time
+    /// for which the client yields the lock to other processes, and how many of their waiters were notified. After a long
+    /// run of hand-offs, the client yields the lock to pollers for `poll_pause`.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -194,7 +194,7 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// The waiter chosen for a hand-off. This waiter may leave the queue before the grant. The releaser must call
+/// The waiter chosen for a hand-off. This waiter can leave the queue before the grant. The releaser must call
 /// [`Successor::grant`], or free the lock and call [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
@@ -319,7 +319,7 @@ impl<O, G> QueueNode<O, G> {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// Notes a refusal. `is_usable` is false if too few replicas may have acknowledged the hold of the named holder.
+    /// Notes a refusal. `is_usable` is false if too few replicas may have acknowledged the hold that caused the refusal.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
@@ -337,8 +337,8 @@ impl<O, G> QueueNode<O, G> {
         self.note(WaitQueue::note_usable_reply);
     }
 
-    /// Notes an attempt without a usable reply. `is_undone`: it was granted, then released because too few replicas
-    /// acknowledged it.
+    /// Notes an attempt without a usable reply. `is_undone`: its hold was released, because too few replicas acknowledged
+    /// it.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.is_in_doubt = true;
@@ -349,7 +349,7 @@ impl<O, G> QueueNode<O, G> {
     }
 
     /// Leaves the queue. Returns a hold that was handed off to this waiter at the last moment. If this waiter has acquired a
-    /// shared lock, the next waiter may attempt at once.
+    /// shared lock, the next waiter can attempt at once.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
         let grant = match std::mem::replace(&mut *state, State::Left) {

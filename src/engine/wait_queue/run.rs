@@ -8,17 +8,17 @@ use crate::ground::time;
 /// While waiters of other processes are subscribed, at most this many hand-offs in a row are allowed.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// If the client knows no waiter of another process, hand-offs in a row end after this time. It knows no waiters that are
-/// subscribed at replicas.
+/// If the client knows no waiter of another process, hand-offs in a row end after this time. The client does not know
+/// waiters that are subscribed at replicas.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// How long the client yields the lock to slower processes. This time is enough to receive an unlock message and to attempt.
+/// How long the client yields the lock to processes that react slowly to an unlock message, so that they can attempt.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
-/// The client keeps a polled lock for this many poll pauses, and then leaves the lock free for one poll pause. Pollers in
-/// other processes are not known, and attempt only once in a poll pause.
+/// The client keeps a polled lock for this many times the longest pause between two polls. Then the client leaves the lock
+/// free for one such pause, in which each poller of another process attempts once.
 const POLL_PAUSES: u32 = 4;
 
 /// A run of hand-offs: the threads of one client hold a lock one after the other.
@@ -30,8 +30,8 @@ pub(super) struct Run {
     since: Option<Instant>,
     /// Until this instant the client yields the lock to other processes.
     left_until: Option<Instant>,
-    /// True if the last unlock notified two or more waiters of other processes. Then the client yields the lock to the
-    /// slower ones once more.
+    /// True if this client's last unlock notified two or more waiters of other processes. When the fastest of them unlocks,
+    /// the client yields the lock to the others.
     owes_slower_turn: bool,
 }
 
@@ -63,8 +63,8 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes an unlock by another process. Of the notified processes, this one was the fastest. If slower processes were
-    /// notified, the client yields the lock to them once.
+    /// Notes an unlock by another process, which was the fastest to react to this client's unlock. If slower processes were
+    /// notified too, the client now yields the lock to them once.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
         // A message that arrives during the head start comes from this client's own unlock, and is ignored.

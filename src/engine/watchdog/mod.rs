@@ -271,7 +271,7 @@ impl Watchdog {
     /// Marks a hold as lost. If the store may still have the hold, it is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
         // Both sides of a read-write lock share a key. If one side is lost, renewals of the other side may have kept the key
-        // with the lost side's count.
+        // and, in it, the lost side's count.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone

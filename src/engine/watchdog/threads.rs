@@ -77,7 +77,7 @@ impl Watchdog {
                 }
             }
             if !due.is_empty() {
-                // Sending fails only if the renewal thread has died. Its `PanicGuard` has reported the loss of all holds.
+                // Sending fails only if the renewal thread has ended: by the shutdown, or by a panic, which loses all holds.
                 let _ = renewals.send(due);
             }
         }
@@ -147,7 +147,7 @@ impl Watchdog {
                     hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
                     hold.report_if_long();
-                    // In a quorum, a node that has not replied may run this renewal after later requests.
+                    // In a quorum, a node that has not replied can run this renewal after later requests.
                     let may_run_again = self.store.facts().is_composite;
                     hold.confirmed(in_flight_id, may_run_again, answered.moment);
                     self.watch_at(hold, answered, None);
