@@ -85,8 +85,7 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // After a change of the master, the connection is ended: the former master may run on, but it sends no more unlock
-        // messages.
+        // When the master changes, ends the connection: the former master may run on, but sends no more unlock messages.
         let weak = Arc::downgrade(&shared);
         shared.connector.master().on_change.add(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -99,8 +98,8 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to `channel` until the interest is dropped. Also returns whether the subscription is active already. If
-    /// `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
+    /// Subscribes to `channel` until the returned `Interest` is dropped. Also returns whether the subscription is active
+    /// already. If `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);

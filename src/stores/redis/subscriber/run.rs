@@ -116,7 +116,7 @@ impl Shared {
             };
             let now = time::now();
             if now >= sweep_at {
-                // A busy connection never times out, so the sweep does not wait for a time-out.
+                // On a busy connection `receive` never times out, so idle channels are also removed here.
                 self.sweep(&mut self.state.lock());
                 sweep_at = now + LINGER;
             }

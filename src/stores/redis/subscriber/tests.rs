@@ -1,4 +1,4 @@
-//! A subscriber at a server with scripted replies. If the subscriber's thread is idle, the test handles messages itself.
+//! A subscriber at a server with scripted replies.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod messages;

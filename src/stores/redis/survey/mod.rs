@@ -116,7 +116,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns the generation of the connection (it changes with the server), the next cursor, and the next locks.
+/// Returns the generation of the connection (a number that changes with the server), the next cursor, and the next locks.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
@@ -137,7 +137,7 @@ fn read_page(
     if has_strings {
         looked.extend(queries.strings(strings, scope.has_tokens, scope.has_counters)?);
     }
-    // Locks have a TTL, except for counters. So other keys without a TTL are skipped.
+    // Locks have a TTL, except for the counters of semaphores and latches. So other keys without a TTL are skipped.
     let is_lock = |info: &LockInfo| {
         info.available.is_some() || !info.holders.is_empty() && info.expires.is_some()
     };

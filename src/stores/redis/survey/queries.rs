@@ -35,7 +35,7 @@ pub(super) struct KeyQueries<'a> {
     are_locks: bool,
 }
 
-/// The locks that were found. `others` has the keys that are not locks or that the server refused, each with the reason.
+/// The locks that were found. `others` has all other keys, each with the reason: no lock, or refused by the server.
 #[derive(Default)]
 pub(super) struct FoundLocks {
     pub(super) found: Vec<LockInfo>,
@@ -56,7 +56,7 @@ impl FoundLocks {
     ) -> Result<Option<Value>, CallError> {
         match answer {
             Ok(value) => Ok(Some(value)),
-            // A missing right to a key concerns only this key. A missing right to a command, such as `hkeys`, concerns all keys.
+            // A missing right to a key concerns only this key. A missing right to a command (`hkeys`) concerns all keys.
             Err(text)
                 if matches!(class_of(&text), ReplyClass::Permission)
                     && !(text.contains("access") && text.contains("key")) =>
@@ -246,7 +246,7 @@ impl<'a> KeyQueries<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // A reader's hold whose TTL key is gone has expired, although its field is still there.
+                // If the TTL key of a reader's hold is gone, the hold has expired, even if its field remains.
                 info.holders.retain(|holder| {
                     let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");
@@ -285,7 +285,7 @@ pub(super) fn number_of(value: &Value) -> i64 {
     text_of(value).parse().unwrap_or(-2)
 }
 
-/// Whether a lock can have this field. If `is_lock`, fields of holds may have client ids that are not UUIDs.
+/// Whether a lock can have this field. If `is_lock` is true, fields of holds may have client ids that are not UUIDs.
 fn is_of_a_lock(field: &str, is_lock: bool) -> bool {
     let has_number = |(_, rest): (&str, &str)| rest.starts_with(|sign: char| sign.is_ascii_digit());
     let is_hold = |field: &str| is_lock && field.split_once(':').is_some_and(has_number);

@@ -27,7 +27,7 @@ pub(crate) struct Address {
     pub(super) settings: RedisConnectionInfo,
     /// Returns the user and the password for each connection.
     pub(super) provider: Option<Arc<CredentialsProvider>>,
-    /// The name of the server in messages, without a password.
+    /// The server's name in error messages. It contains no password.
     pub(crate) node: Arc<str>,
     pub(super) connect_timeout: Duration,
     /// The sentinel or cluster node that announced this address. `None` if the address is from the settings.
@@ -37,10 +37,10 @@ pub(crate) struct Address {
     pub(super) expected_id: Option<ServerId>,
     /// `None` for a connection without TLS.
     pub(super) peer: Option<Peer>,
-    /// Sentinels lack commands such as `TIME`.
+    /// Whether the server is a sentinel. Sentinels lack commands such as `TIME`.
     pub(super) is_sentinel: bool,
-    /// The handshake sends `HELLO` to detect cluster nodes. If true, it omits `HELLO`, because an earlier handshake
-    /// succeeded or cluster nodes are allowed.
+    /// While false, each handshake sends `HELLO` to detect a cluster node. A successful handshake sets it to true. It is
+    /// always true if cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
     pub(super) connection_name: Arc<str>,
     pub(super) traffic: Arc<ConnectionCounter>,
@@ -58,7 +58,7 @@ impl Address {
         tls_config: &TlsConfig,
     ) -> Result<Address> {
         let invalid = |reason: &str| Error::config("the Redis URL", reason);
-        // The `redis` crate is built without TLS, so it refuses the schemes `rediss` and `valkeys`.
+        // The `redis` crate is built without TLS and refuses the schemes `rediss` and `valkeys`. So it gets `redis`.
         let plain = match url.split_once(':') {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
             _ => None,
@@ -167,7 +167,7 @@ impl Address {
         self
     }
 
-    /// Sets TLS, or removes it for `None`. A server with an IP address may have a certificate for a host of `others`.
+    /// Sets TLS, or removes it for `None`. If a server has an IP address, its certificate may name a host of `others`.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,
@@ -231,8 +231,8 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// Returns the error in a URL that the `redis` crate accepts but misinterprets. That crate ignores unknown options, and
-/// treats an invalid database as 0. The error text contains no part of the URL, because any part may be a secret.
+/// The `redis` crate ignores unknown options of a URL, and treats an invalid database as 0. Returns the error in such a
+/// URL. The error text contains no part of the URL, because any part may be a secret.
 fn error_in(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());

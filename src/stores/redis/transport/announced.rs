@@ -20,9 +20,9 @@ pub(crate) struct Announced {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerId {
-    /// `CLUSTER MYID`
+    /// A cluster node's reply to `CLUSTER MYID`.
     NodeId(Arc<str>),
-    /// `run_id` in `INFO server`
+    /// The field `run_id` of a server's reply to `INFO server`.
     RunId(Arc<str>),
 }
 

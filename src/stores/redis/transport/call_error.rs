@@ -20,7 +20,7 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// Nothing was sent, because the server may not vote in a quorum, for example after a restart. The value is the reason.
+    /// Nothing was sent, because a Redlock would not count the server's grant, such as after a restart. The value is why.
     Unfit(String),
 }
 
@@ -47,7 +47,7 @@ impl CallError {
         CallError::NotSent(Reason::of_io(error.to_string(), error))
     }
 
-    /// The request was sent, but its reply will never arrive.
+    /// Returns the error for a request that was sent, but whose reply will never arrive.
     pub(crate) fn cut(reason: impl Into<Reason>) -> CallError {
         CallError::NoReply {
             reason: reason.into(),
@@ -167,15 +167,15 @@ impl CallError {
         }
     }
 
-    /// Stores this error if `kept` is empty. Error replies and TLS failures replace a stored error, as no retry cures them.
+    /// Stores this error if `kept` is empty. Error replies and TLS failures replace a stored error.
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);
         }
     }
 
-    /// Adds the name of the node to the reason. If `is_passing` accepts an error reply by its first word, the error becomes
-    /// `NotSent`, because the name is now the first word.
+    /// Adds the name of the node to the reason. `is_passing` tests the first word of an error reply, which is now the name.
+    /// So an error reply that passed this test becomes `NotSent`.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

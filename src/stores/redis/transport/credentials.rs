@@ -23,7 +23,7 @@ pub(crate) type CredentialsProvider = Provider<Credentials>;
 /// The user function `ask` may block, so it runs on its own thread. Connections that are opened during a call share its
 /// result, so there is at most one such thread.
 pub(crate) struct Provider<T> {
-    /// The name of `T` in messages.
+    /// The name of the returned value in error messages.
     what: &'static str,
     ask: Arc<Ask<T>>,
     calls: Arc<Background<(), T>>,

@@ -16,7 +16,7 @@ use crate::stores::redis::transport::reply_text::{cut, without_script};
 use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
-/// In bytes. No request of this client gets a larger reply.
+/// In bytes. A larger reply is an error.
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 const NO_REPLY: &str = "it is not a reply of a Redis server; check the host and the port, and whether the server \
@@ -27,7 +27,8 @@ const MOST_KEPT: usize = 1 << 16;
 
 const READ_AT_ONCE: usize = 4096;
 
-/// A socket's time-out may end up to this long after a request's deadline. So few requests need a system call to set it.
+/// A socket's time-out may end up to this long after a request's deadline. So most requests can keep the time-out of an
+/// earlier request, without a system call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -214,8 +215,7 @@ fn no_reply(error: io::Error) -> CallError {
     }
 }
 
-/// Whether the socket needs a new time-out. A time-out after the deadline is too long. A much shorter time-out would wake
-/// the thread often.
+/// Whether the socket needs a new time-out. A much shorter time-out would wake the thread often.
 pub(super) fn must_set(current: Option<Duration>, left: Duration) -> bool {
     current.is_none_or(|current| current > left + TIMEOUT_SLACK || current < left / 8)
 }

@@ -30,7 +30,7 @@ impl Hooks {
 }
 
 pub(crate) struct KnownMaster {
-    /// The name in messages while no master is known, without a password.
+    /// The name of all servers together, for messages while no master is known. It contains no password.
     group: Arc<str>,
     master: Mutex<Option<Arc<str>>>,
     /// The last known master, if `master` is `None`.

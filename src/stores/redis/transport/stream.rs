@@ -26,7 +26,7 @@ impl Stream {
         }
     }
 
-    /// Called after a failure. Returns the reason if the server refused TLS.
+    /// Called after a failure. Returns the reason if the client or the server refused the TLS session.
     pub(super) fn refusal(&mut self) -> Option<CallError> {
         self.session.as_mut()?.refusal(&self.socket)
     }

@@ -159,8 +159,8 @@ impl Cluster {
         told.collect()
     }
 
-    /// Runs `talk` on the master with the first name that is not in `done`. Returns `None` if all masters are in `done`. If
-    /// `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
+    /// Runs `talk` on one master: in the order of the names, the first one not in `done`. Returns `None` if there is none.
+    /// If `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],

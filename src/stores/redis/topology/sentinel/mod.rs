@@ -11,15 +11,15 @@
 //! | a later failover | two sentinels, or one if fewer than three are configured |
 //! | a later failover, reported by one of three or more | that one sentinel, under the conditions below |
 //! | another master without a later failover | a majority of the configured sentinels |
-//! | no sentinel replies | the accepted master stays in use while it reports the role master |
+//! | none | the accepted master stays in use while it reports the role master |
 //!
 //! The report of a single sentinel is accepted in two cases. First case: the accepted master reports another role, and no
-//! two sentinels agree on a third server. Second case: the accepted master is unreachable, and every sentinel that replies
+//! two sentinels agree on another server. Second case: the accepted master is unreachable, and every sentinel that replies
 //! names the same server. In both cases the reported server must have the role master. Without this rule, a running client
 //! could not follow the last living sentinel, although a new client would follow it.
 //!
-//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels every third of
-//! a lease. The client stops using its master as soon as another master is accepted, even if the new master is unreachable.
+//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels three times per
+//! lease. The client stops using its master as soon as another master is accepted, even if the new master is unreachable.
 //! In that case the client tries to connect to the new master at least once a second.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first
@@ -152,7 +152,7 @@ impl Shared {
         self.sentinels.lock().clone()
     }
 
-    /// Called if the query of a sentinel failed, or if its reply was outdated.
+    /// Moves a sentinel to the end of the list, because its query failed or its reply was outdated.
     fn put_last(&self, sentinel: &Arc<Sentinel>) {
         let mut sentinels = self.sentinels.lock();
         if let Some(index) = sentinels.iter().position(|it| Arc::ptr_eq(it, sentinel)) {
@@ -255,8 +255,8 @@ impl Shared {
         }
     }
 
-    /// Connects to a reported master, if it has the role master and is the accepted master. The reported master becomes the
-    /// accepted master if no master is accepted, or if `instead_of` is the accepted master.
+    /// Connects to a reported master. It becomes the accepted master if no master is accepted, or if `instead_of` is the
+    /// accepted master. Fails if its role is not master, or if another master stays accepted.
     fn connect_to(
         &self,
         report: &Report,

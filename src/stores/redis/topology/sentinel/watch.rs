@@ -22,8 +22,8 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 impl Shared {
     /// Queries all sentinels. If another master is accepted, stops using the current master.
     ///
-    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels have reported a
-    /// later failover.
+    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels have
+    /// reported a later failover.
     fn check(&self) -> bool {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
@@ -75,9 +75,9 @@ impl Shared {
         self.known_master.last().filter(|last| **last != *accepted)
     }
 
-    /// If another master is accepted, stops using the master of the generation `began`. Other clients may acquire the same
-    /// locks on the accepted master, even if it is unreachable from here. Returns true until the client has connected to the
-    /// accepted master.
+    /// If another master is accepted, stops using the former one (`began`: its `KnownMaster::generation`). Other clients may
+    /// acquire the same locks on the accepted master, even if this client cannot reach it. Returns true until this client
+    /// has connected to the accepted master.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;

@@ -7,7 +7,7 @@ use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::transport::call_error::CallError;
 
 impl Connection {
-    /// Reads the reply to the script call `number`. Skips replies with other numbers.
+    /// Reads the reply to the script call with the request number `number`. Skips replies with other numbers.
     ///
     /// Error replies have no number, so any error is treated as the reply. This is safe, because an error never grants a
     /// lock.

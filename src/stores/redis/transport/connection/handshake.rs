@@ -111,7 +111,7 @@ impl Connection {
         let name = encode(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
-            // ACL rules cannot forbid HELLO. A proxy may not know HELLO, so its error is ignored.
+            // ACL rules cannot forbid HELLO. A proxy may not know HELLO, so an error reply is ignored.
             commands.push((encode(&["HELLO"]), false));
         }
         let last = if address.is_sentinel { "PING" } else { "TIME" };
@@ -161,8 +161,8 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // Without the server's time, the first request is refused as late. The refusal contains the time for a
-                    // retry.
+                    // Without the server's time, the server refuses the first request as late. This reply contains the
+                    // time, and the client sends the request again.
                     has_time = false;
                     Value::Nil
                 }
@@ -227,7 +227,7 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
     Socket::connect(&address.place, deadline)
 }
 
-/// A cluster node is refused as a single server, because it answers most requests with `MOVED`.
+/// The error if a cluster node is opened as a single server. The node would answer most requests with `MOVED`.
 pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a part of the names; open the \
     cluster with Builder::cluster (--cluster)";
 

@@ -15,8 +15,8 @@ use crate::stores::redis::transport::tls::Session;
 pub(crate) struct Identity {
     /// `run_id`, which changes with each start of the server.
     pub(crate) run: Arc<str>,
-    /// `master_replid` changes whenever the server may have replaced its keys by those of another server. Empty if the
-    /// server does not report it.
+    /// The field `master_replid`. It changes whenever the server may have copied its keys from another server. Empty if
+    /// the server does not report it.
     pub(crate) history: Arc<str>,
     /// Whether the server was a replica earlier, according to `master_replid2`.
     pub(crate) has_followed: bool,
@@ -82,7 +82,7 @@ pub(super) fn identity_in(
     let (Some(run), Some(up)) = (run, up) else {
         return Err(CallError::Server("INFO server has no run_id".to_owned()));
     };
-    // If the user may not query the persistence, locks are assumed not to survive a crash.
+    // If the user has no right to query the persistence, locks are assumed not to survive a crash.
     let persistence = persistence.as_ref().map(text_of).unwrap_or_default();
     let is_set = |name, to| fsync.as_ref().and_then(|it| field_of(it, name)).as_deref() == Some(to);
     let says = |field, what| info_field(&persistence, field) == Some(what);
@@ -102,7 +102,7 @@ pub(super) fn identity_in(
         follows: info_field(&replication, "role").is_some_and(|role| role != "master"),
         // Redis names the field `redis_mode`, Valkey `server_mode`.
         is_in_cluster: is_cluster("redis_mode") || is_cluster("server_mode"),
-        // The uptime is in whole seconds, so the server may have run for up to 1 s less.
+        // Redis subtracts two times in whole seconds, so the uptime may be up to 1 s too long.
         age: Some(Duration::from_secs(up.saturating_sub(1))),
         remembers,
         asked,

@@ -1,8 +1,8 @@
 //! A connection to one server. Every call ends by its deadline.
 //!
-//! The connection of the `redis` crate (1.8) is not used, for two reasons. Its time-outs apply to each read, so a reply in small
-//! pieces may exceed any deadline. It cannot be split into a reading and a writing end, which the subscriber needs. The encoding
-//! of commands and the parser of replies are from that crate.
+//! The connection of the `redis` crate (1.8) is not used, for two reasons. Its time-outs apply to each read, so a reply in
+//! small pieces may exceed any deadline. It has no separate reading and writing ends, which the subscriber needs. The
+//! encoding of commands and the parser of replies are from that crate.
 
 mod answers;
 mod handshake;
@@ -51,8 +51,8 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 /// A connection that was idle for longer than this is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. It is
-/// [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s, as a script may read the clock 1 s after its arrival.
+/// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. The
+/// value is [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s: a script may read the clock 1 s after it arrived.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
@@ -80,7 +80,7 @@ pub(crate) struct Connection {
     was_refused: bool,
     /// Unread replies to earlier requests. They arrive before the reply to the next request.
     deferred: VecDeque<DeferredReply>,
-    /// On a server without scripts, one request consists of several commands. These are the replies received so far.
+    /// On a server without scripts, one request consists of several commands. Contains their replies so far.
     parts: Answers,
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
@@ -101,7 +101,7 @@ impl Connection {
         self.receive(deadline)
     }
 
-    /// Fails without sending if the connection has ended or has an unsolicited reply.
+    /// Sends `request`. Fails without sending if the connection has ended or has an unsolicited reply.
     pub(crate) fn ask(&mut self, request: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNSOLICITED.into()));
@@ -140,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// If sending fails, the server has only a part of the last command, which it does not execute.
+    /// If sending fails, the server has only a part of the last command, and does not execute this command.
     pub(crate) fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
         let mut rest = &*sealed;
@@ -241,7 +241,7 @@ impl Connection {
     }
 
     /// Whether the server has closed the connection or sent an unsolicited reply. The socket of a recently used connection
-    /// is not checked, because this costs a system call.
+    /// is not checked, because a check costs a system call.
     pub(crate) fn is_stale(&self, idle: Duration) -> bool {
         let is_likely = self.was_refused || idle >= STALE_AFTER;
         !self.has_deferred() && (self.decoder.has_unread() || is_likely && self.is_reset())
@@ -295,13 +295,13 @@ impl Connection {
         self.ahead = Offset::told(now.saturating_mul(1000), sent, self.timeline.now());
     }
 
-    /// Returns the expiry of a request that must arrive by `at`. The expiry is a server time, in ms.
+    /// Returns the expiry of a request with the deadline `at`: the server time, in ms, after which the server refuses it.
     pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
         let at = now + at.saturating_duration_since(time::now());
         self.ahead.expiry(at, LATEST) / 1000
     }
 
-    /// The latest server time, in ms, that has certainly passed at `end`.
+    /// Returns the latest server time, in ms, that has certainly passed at `end`.
     pub(crate) fn surely_before(&self, end: BootInstant) -> i64 {
         self.ahead.least_at(end) / 1000 - 1
     }

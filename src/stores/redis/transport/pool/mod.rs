@@ -31,7 +31,7 @@ pub(crate) enum NotReady {
     NotConnected,
     /// All connections of the pool are in use. The value is the size of the pool.
     Busy(u32),
-    /// The server may not vote in a quorum. The value is the reason.
+    /// A Redlock would not count the server's grant. The value is the reason.
     Unfit(String),
 }
 

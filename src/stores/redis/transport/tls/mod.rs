@@ -124,7 +124,6 @@ impl Session {
         let taken = self.incoming.len() - rest.len();
         self.incoming.drain(..taken);
         decrypted.map_err(|error| {
-            // Tries to send the TLS alert. A failure does not matter.
             if let Ok(alert) = drain(&mut connection) {
                 let _ = socket.send_some(&alert);
             }
@@ -184,7 +183,7 @@ impl Session {
         true
     }
 
-    /// Called after a failure. Returns the reason that the server has sent, if a retry is useless.
+    /// Called after a failure. Returns the reason if the client or the server refused the other.
     ///
     /// In TLS 1.3, the server can refuse the client's certificate only after the client has completed its handshake.
     pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
