@@ -33,7 +33,8 @@ pub struct Activity {
     pub holds: Vec<ActiveHold>,
     /// The calls that have waited longest.
     pub waits: Vec<ActiveWait>,
-    /// The number of requests without a reply whose possible effects a background thread has not undone yet.
+    /// The number of holds and waiters that may remain in the store after a lost reply or a lost hold. A background thread
+    /// removes them.
     pub doubts: u64,
     /// The connections.
     pub connections: ConnectionStats,
@@ -71,7 +72,7 @@ pub struct ActiveWait {
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
-        // A forked child must not use the mutexes: those that threads of the parent held at the fork stay locked.
+        // A forked child must not use the mutexes. If a thread of the parent held one at the fork, it stays locked.
         if self.is_forked() {
             return Activity::default();
         }

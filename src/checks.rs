@@ -9,7 +9,7 @@ impl Client {
     /// Checks the server for settings that endanger locks, and returns a warning for each such setting.
     ///
     /// [`HealthWarning::code`] lists the checks. The checks change nothing on the server. If the client's user lacks the
-    /// rights for a check, the result contains a warning about that.
+    /// rights for a check, the result contains a warning about these rights.
     ///
     /// # Errors
     ///
@@ -33,9 +33,9 @@ impl Client {
 impl Redlock {
     /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
     ///
-    /// The findings are those of [`Client::check`], an unsuitable number of nodes, nodes whose replies do not count now
-    /// because they may have lost holds, and nodes that may fail over to another server. A node that cannot be queried is
-    /// reported as a finding.
+    /// The findings are those of [`Client::check`] and an unsuitable number of nodes. Further findings are nodes that may
+    /// fail over to another server, nodes that cannot be queried, and nodes that may have lost holds. The replies of these
+    /// last nodes do not count now.
     ///
     /// # Errors
     ///

@@ -21,12 +21,12 @@ use crate::stores::redis::Redis;
 use crate::stores::redis::in_memory::World;
 use crate::stores::redis::node::RedisNode;
 
-/// A client of one Redis server, cluster or database, shared by all its clones, locks and guards.
+/// A client of one Redis server, cluster or database. All clones, locks and guards of a client share it.
 ///
-/// A client has a random uuid, a pool of connections, threads that renew holds, and a thread that listens for unlock
-/// messages. Connections and threads start when they are first needed. [`Builder`](crate::Builder) also creates clients for
-/// sentinels, for a cluster, and for a master with replicas. When the last clone, lock and guard of a client is dropped, the
-/// client is shut down as by [`Client::shutdown`].
+/// A client has a random uuid and a pool of connections. Its threads renew holds and listen for unlock messages. Connections
+/// and threads start when they are first needed. [`Builder`](crate::Builder) also creates clients for sentinels, for a
+/// cluster, and for a master with replicas. When the last clone, lock and guard of a client is dropped, the client is shut
+/// down as by [`Client::shutdown`].
 ///
 /// # Examples
 ///
@@ -55,11 +55,11 @@ impl Client {
     /// Returns the lock of this name, without I/O.
     ///
     /// All clients of this library and of Redisson that use the same name and prefix on the same server and database share
-    /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. In a database the limit
-    /// is 255 bytes. An invalid name is [`Error::InvalidName`] at the first operation.
+    /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. In a database a name
+    /// has at most 255 bytes. With an invalid name, operations return [`Error::InvalidName`].
     ///
     /// In Redis the name is a key. Give locks separate names, such as `lock:orders:42` beside the data `orders:42`. If the
-    /// key contains other data, an operation is [`Error::WrongType`] and changes nothing.
+    /// key contains other data, an operation changes nothing and returns [`Error::WrongType`].
     ///
     /// # Examples
     ///
@@ -81,14 +81,14 @@ impl Client {
     /// PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`, redsync, …) exclude
     /// each other. The watchdog renews a token lock like any other [`Lock`]. There are two differences:
     ///
-    /// * A token lock is **not reentrant**: a second acquisition by its holder is [`Error::NotReentrant`].
+    /// * A token lock is **not reentrant**: a second acquisition by its holder returns [`Error::NotReentrant`].
     /// * Unlocks send no messages, so a waiter polls every 5 to 100 ms.
     ///
-    /// Use each name for one kind of lock only. If the key contains another kind of lock or other data, an operation is
-    /// [`Error::WrongType`]. In a database a token lock is [`Error::Unsupported`].
+    /// Use each name for one kind of lock only. If the key contains another kind of lock or other data, an operation returns
+    /// [`Error::WrongType`]. In a database the operations of a token lock return [`Error::Unsupported`].
     ///
-    /// Programs in other languages must also set a lease; redis-py's `Lock` does so only with `timeout=…`. If the key has no
-    /// TTL, a wait ends with [`Error::NoTtl`].
+    /// Programs in other languages must also set a lease; redis-py's `Lock` sets a lease only with `timeout=…`. If the key
+    /// has no TTL, a wait ends with [`Error::NoTtl`].
     ///
     /// # Examples
     ///
@@ -168,7 +168,7 @@ impl Client {
     /// contains the time from which each waiter counts as dead. A fair lock and a [`lock`](Client::lock) of the same name
     /// exclude each other, but the [`lock`](Client::lock) ignores the queue. Waiters for a fair lock notice an unlock of the
     /// [`lock`](Client::lock) up to about a second late, and vice versa. A [`MultiLock`](crate::MultiLock) acquires a fair
-    /// lock only if no thread waits for that fair lock. In a database a fair lock is
+    /// lock only if no thread waits for that fair lock. In a database the operations of a fair lock return
     /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no fair locks.
     ///
     /// A fair lock is slower than a [`lock`](Client::lock): after an unlock, the fair lock is free until the next waiter has
@@ -232,7 +232,7 @@ impl Client {
         Semaphore { lock }
     }
 
-    /// Returns the semaphore of this name whose permits have ids, without I/O: Redisson's `RPermitExpirableSemaphore`.
+    /// Returns the permit semaphore of this name, without I/O: Redisson's `RPermitExpirableSemaphore`. Its permits have ids.
     ///
     /// Names are as for [`Client::lock`]. In Redis the string key `name` contains the number of free permits. The sorted set
     /// `{name}:timeout` contains the ids of the acquired permits, each with its end time. **Acquisitions wait until the
@@ -283,9 +283,10 @@ impl Client {
 
     /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
     ///
-    /// Names are as for [`Client::lock`]. In Redis the hash key `name` contains the mode and the holds. For each read hold,
-    /// a key `{name}:…:rwlock_timeout:1` records when the hold ends. **A thread that holds the read side must not acquire
-    /// the write side**, and **new readers queue behind a waiting writer**; see [`ReadWriteLock`].
+    /// Names are as for [`Client::lock`]. In Redis the hash key `name` contains the mode, `read` or `write`, and the holds.
+    /// For each read hold, the TTL of a key `{name}:…:rwlock_timeout:1` is the rest of its lease. **A thread that holds the
+    /// read side must not acquire the write side**, and **new readers queue behind a waiting writer**; see
+    /// [`ReadWriteLock`].
     ///
     /// # Examples
     ///
@@ -311,13 +312,13 @@ impl Client {
         lock
     }
 
-    /// Returns the uuid of this client. The ids of its holds in the store begin with this uuid.
+    /// Returns the uuid of this client. The ids of its holds contain this uuid, except for token locks and permits with ids.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// Returns the oldest holds, the oldest waits and the connections of this client, without I/O. In a forked child the
-    /// result is empty.
+    /// Returns the oldest holds and waits of this client, and the numbers of its connections, without I/O. In a forked child
+    /// the result is empty.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }
@@ -325,10 +326,10 @@ impl Client {
     /// Ends every wait with [`Error::Closed`], stops renewals, and joins the threads of the client.
     ///
     /// If the server replies in time, the call also removes the queue entries of the client's waiters from the server, and
-    /// sends the remaining releases of [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). A hold
-    /// that a request without a reply may have acquired is no longer released, and ends with its lease. The call returns
-    /// within one [`command_timeout`](crate::Builder::command_timeout) plus 250 ms, even if a hook hangs. Dropping the last
-    /// clone, lock and guard has the same effect.
+    /// sends the remaining releases of [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). If a
+    /// request without a reply has acquired a hold, the client no longer releases this hold, and it ends with its lease. The
+    /// call returns within one [`command_timeout`](crate::Builder::command_timeout) plus 250 ms, even if a hook hangs.
+    /// Dropping the last clone, lock and guard has the same effect.
     ///
     /// A second call returns at once, even if the first call is in progress.
     ///

@@ -10,18 +10,18 @@ use crate::lock::Lock;
 
 const LONGEST_NAME: usize = 128;
 
-/// A condition of a lock, on which threads of many processes wait until another thread changes what the lock protects.
+/// A condition of a lock. Threads of many processes wait on a condition until another thread changes what the lock protects.
 ///
 /// It corresponds to `java.util.concurrent.locks.Condition`. Redisson has no conditions. A waiting call releases all levels
-/// of the hold, and sleeps until the waiter is signalled. Before the call returns, it acquires the lock again, with as many
-/// levels as before. A thread that holds the lock signals one waiter or all waiters.
+/// of the hold, and sleeps until the waiter is signalled. Before the call returns, it acquires the lock again, with the same
+/// number of levels. A thread that holds the lock signals one waiter or all waiters.
 ///
 /// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a process pause
 ///   of more than 10 seconds, or a lost reply. If a signalled waiter cannot reacquire the lock, the next waiter is woken
 ///   instead.
 /// * **A signal without a waiter has no effect.** Change what the lock protects before you signal.
-/// * **A guard needs [`Condition::wait_with`].** The other methods wait with levels of [`Lock::lock`]. If a hold has levels
-///   of both kinds, a wait returns [`Error::Nested`].
+/// * **A guard needs [`Condition::wait_with`]** or [`Condition::wait_with_for`]. The other methods wait with levels of
+///   [`Lock::lock`]. If a hold has levels of guards and of [`Lock::lock`], a wait returns [`Error::Nested`].
 /// * **After the wait the thread has a new hold**, with a new validity, new [`Losses`](crate::Losses) and, for a
 ///   [`fenced_lock`](crate::Client::fenced_lock), a new token. A fixed lease starts again.
 /// * **After an error the lock may be held or not.** [`Lock::is_valid`] returns whether it is held. [`Condition::wait`]
@@ -29,7 +29,7 @@ const LONGEST_NAME: usize = 128;
 ///
 /// Waiters are woken in the order of arrival. A message wakes a signalled waiter. In case the message is lost, each waiter
 /// also queries the server once a second. If a signalled waiter dies before it confirms the signal to the server, another
-/// waiter is woken about 10 seconds later. If it dies later, the signal is lost.
+/// waiter is woken about 10 seconds later. If the waiter dies later, the signal is lost.
 ///
 /// [`Lock::condition`] creates a condition without I/O. Two conditions with the same lock and the same name are the same
 /// condition. Conditions need one Redis server, which may be behind sentinels or in a cluster. The lock must be a
@@ -91,7 +91,7 @@ impl Condition {
     /// - [`Error::Upgrade`]: the thread also holds the read side (only the write side of a
     ///   [`ReadWriteLock`](crate::ReadWriteLock));
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Unknown`]: the server did not
-    ///   confirm within [`command_timeout`](crate::Builder::command_timeout) that this waiter is in the queue;
+    ///   confirm within [`command_timeout`](crate::Builder::command_timeout) that this thread waits for signals;
     /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`]: the user lacks a right, a
     ///   TLS certificate is not trusted, or the key of the waiters has other data;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or this lock has no conditions.
@@ -99,7 +99,7 @@ impl Condition {
     /// After these errors the lock is not held:
     ///
     /// - [`Error::NotHeld`]: the current thread does not hold the lock;
-    /// - [`Error::Lost`]: the lock was lost before the wait could release it. Each level still needs its unlock;
+    /// - [`Error::Lost`]: the lock was lost before the wait could release it. Unlock each level nevertheless;
     /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was forked;
     /// - those of [`Lock::lock`]: the lock was not acquired again within [`outage_timeout`](crate::Builder::outage_timeout).
     pub fn wait(&self) -> Result<()> {
@@ -140,7 +140,7 @@ impl Condition {
 
     /// Waits like [`Condition::wait`] with the hold of a guard, and returns a new guard.
     ///
-    /// The hold must have no other level than the level of the guard.
+    /// The hold must consist of one level, the level of the guard.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl Condition {
 
     /// Wakes the thread that has waited longest, and returns whether a thread was waiting.
     ///
-    /// The current thread must hold the lock. The woken thread first has to acquire the lock, so it returns only after the
+    /// The current thread must hold the lock. The woken thread has to acquire the lock, so its wait returns only after the
     /// current thread has unlocked.
     ///
     /// # Errors
@@ -229,9 +229,10 @@ impl Lock {
     /// Returns the condition of this name, without I/O, like the `newCondition` of Java. All clients that use the same lock
     /// name and condition name share the condition.
     ///
-    /// The name has 1 ..= 128 bytes, no control character and no `:`. Any other name is [`Error::InvalidName`] at the first
-    /// operation. A lock has any number of conditions. Redis keeps the waiters in the keys
-    /// `redlatch_condition:{lock}:name:waiting` and `…:due`. These keys expire 100 s after the last query of a waiter.
+    /// The name has 1 ..= 128 bytes, no control character and no `:`. With any other name, operations return
+    /// [`Error::InvalidName`]. A lock can have any number of conditions. Redis keeps the waiters of a condition `name` in
+    /// the keys `redlatch_condition:{lock}:name:waiting` and `…:due`. These keys expire 100 s after the last query of a
+    /// waiter.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Guarded writes: commands that the server runs only if the hold still exists, or if no larger fencing token was used.
+//! Guarded writes: commands that the server runs only if the hold still exists, or if no earlier write had a larger token.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ impl Guard {
     ///
     /// `batch` collects the commands. The replies are in the order of the commands. **The commands run together, but not all
     /// or nothing**: Redis rolls nothing back. After [`Error::CommandFailed`] the effects of the commands before the failed
-    /// one remain. A batch has at most 4,000 words (command names, keys and arguments) and 1 MiB of replies. If the reply to
-    /// a command exceeds this size, the command has run, and no command after it runs. In a cluster all keys must be in the
-    /// slot of the lock, such as `{orders}:stock` for the lock `{orders}:lock`.
+    /// one remain. A batch has at most 4,000 words (command names, keys and arguments) and 1 MiB of replies. If the replies
+    /// exceed 1 MiB, the command with the last reply has run, and no command after it runs. In a cluster all keys must be in
+    /// the slot of the lock, such as `{orders}:stock` for the lock `{orders}:lock`.
     ///
     /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout).
     ///
@@ -32,10 +32,10 @@ impl Guard {
     ///
     /// - [`Error::Lost`]: the hold is lost. The error contains the cause, and [`Guard::lost`] reports the loss;
     /// - [`Error::NotHeld`]: this hold was unlocked before;
-    /// - [`Error::CommandFailed`]: the server refused a command, such as a write at `maxmemory`. The commands before the
-    ///   refused command have run;
+    /// - [`Error::CommandFailed`]: the server refused a command, such as a write when `maxmemory` is reached. The commands
+    ///   before the refused command have run;
     /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run,
-    ///   may still run while this hold lasts, or never runs. It cannot run after an unlock that returned `Ok`. With
+    ///   can still run while this hold lasts, or never runs. It cannot run after an unlock that returned `Ok`. With
     ///   [`wait_replicas`](crate::Builder::wait_replicas) the error can also mean that too few replicas acknowledged the
     ///   write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the lock;
@@ -137,13 +137,14 @@ impl Lock {
 }
 
 impl Client {
-    /// Runs commands on the server of this client, unless an earlier write to `resource` had a larger `fence`.
+    /// Runs commands on the server of this client, unless an earlier call for the name `resource` had a larger `fence`.
     ///
     /// Use this method if the data and the lock are on different servers. The argument `fence` is the hold's [fencing
     /// token](crate::Guard::fencing_token). The server stores the largest fence in the key `redlatch_fence:{resource}`. This
-    /// key has no TTL: delete it together with the resource. A write with the same fence as the largest one is accepted. The
-    /// client does not add its [`key_prefix`](crate::Builder::key_prefix) to the resource and the keys. In a cluster all
-    /// keys must be in the slot of `resource`. In all else the method behaves like [`Guard::write`](crate::Guard::write).
+    /// key has no TTL: delete it together with the resource. The server also accepts a write whose fence equals the largest
+    /// one. The client does not add its [`key_prefix`](crate::Builder::key_prefix) to the resource and the keys. In a
+    /// cluster all keys must be in the slot of `resource`. In all else the method behaves like
+    /// [`Guard::write`](crate::Guard::write).
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Client {
     /// - [`Error::CommandFailed`]: the server refused a command. The commands before the refused command have run, and the
     ///   server has stored the fence;
     /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run, or
-    ///   may run within one [`command_timeout`](crate::Builder::command_timeout) unless a write with a larger fence arrives
+    ///   can run within one [`command_timeout`](crate::Builder::command_timeout) unless a write with a larger fence arrives
     ///   first. With `wait_replicas` the error can also mean that too few replicas acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server

@@ -17,8 +17,8 @@ use crate::store::CountStep;
 /// * **The count has no TTL and no owner.** If a thread dies before it counts down, the latch stays closed until another
 ///   thread counts down or calls [`Latch::delete`]. Use [`Latch::wait_for`] to bound the wait.
 /// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) of the same name uses the same key in Redis.
-/// * **Use a new name for each round of work.** If the latch opens and is set again before a waiter queries it, the waiter
-///   waits for the new count.
+/// * **Use a new name for each round of work.** If the latch opens and is set again before a waiter notices, the waiter
+///   waits until the new count is 0.
 ///
 /// A message wakes the waiters. In case the message is lost, each waiter also queries the latch once a second.
 ///
@@ -53,7 +53,7 @@ impl Latch {
         &self.raw_lock.key.lock.name
     }
 
-    /// Sets the count to `count`, 1 ..= 2147483647, if there is no latch of this name. Returns whether the count was set.
+    /// Sets the count if there is no latch of this name. Returns whether the count was set. `count` is 1 ..= 2147483647.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl Latch {
 
     /// Counts down by one, and returns the remaining count. At 0 the latch opens, and its key is deleted.
     ///
-    /// An open latch stays open, and the result is 0. The server executes the request at most once: if a reply is lost, the
-    /// client sends the request again with the same request number.
+    /// An open latch stays open, and the result is 0. If a reply is lost, the client sends the request again. The server
+    /// recognizes the request by its number, and executes it at most once.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@
 //!
 //! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while its
 //! thread continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of [`Guard::unlock`]
-//! report the loss and its cause. A hold may be lost right after any check. So a resource that must never see two holders
+//! report the loss and its cause. A hold may be lost right after any check. So a resource that must never serve two holders
 //! has to check a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run

@@ -9,11 +9,10 @@ use crate::engine::loss_notice::{Channel, LossNotice};
 use crate::ground::loss::{Loss, LossCause, NoLoss};
 use crate::ground::{process, time};
 
-/// The receiver of the loss of one hold, created by [`Guard::lost`](crate::Guard::lost) and
-/// [`Lock::lost`](crate::Lock::lost).
+/// Reports the loss of one hold. [`Guard::lost`](crate::Guard::lost) and [`Lock::lost`](crate::Lock::lost) return this type.
 ///
-/// A receiver can be sent to other threads, and outlives the guard. Reading the loss does not consume it: every call on
-/// every thread and every clone returns the loss. [`NoLoss::NotYet`] means that the hold has not been lost so far.
+/// A `Losses` can be sent to other threads, and outlives the guard. Reading the loss does not consume it: every call returns
+/// the loss, on any thread and on any clone. [`NoLoss::NotYet`] means that the hold has not been lost so far.
 /// [`NoLoss::Ended`] means that the hold was unlocked without a loss.
 ///
 /// # Examples
@@ -37,7 +36,7 @@ use crate::ground::{process, time};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// In a `select!` of [`crossbeam_channel`] a thread can wait for the loss and for other work:
+/// With the macro `select!` of [`crossbeam_channel`], a thread can wait for the loss and for other work:
 ///
 /// ```
 /// use crossbeam_channel::{bounded, select};
@@ -68,7 +67,7 @@ impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
         let news = match process::id() == pid {
             true => hold.news(),
-            // A forked child must not use the hold's mutex: if a thread of the parent held it at the fork, it stays locked.
+            // A forked child must not use the hold's mutex. If a thread of the parent held it, the mutex stays locked.
             false => Arc::default(),
         };
         Losses::with(hold, news, pid)
@@ -104,7 +103,7 @@ impl Losses {
         self.wait(time::now().checked_add(timeout))
     }
 
-    /// Returns the loss if the hold was lost, without waiting.
+    /// Returns the loss without waiting, if the hold was lost.
     ///
     /// # Errors
     ///
@@ -122,13 +121,14 @@ impl Losses {
     /// Returns a channel that receives the loss, for `select!` of [`crossbeam_channel`].
     ///
     /// An unlock closes the channel without a loss. If the loss was already received from the channel, the next call of this
-    /// method sends it again. Only one clone of the channel receives the loss, so give each thread that selects its own
-    /// clone of the [`Losses`]. When the [`Losses`] is dropped, a clone of the channel receives [`LossCause::Unheard`].
+    /// method sends the loss again. Only one clone of the channel receives the loss. So each thread that uses `select!`
+    /// needs its own clone of the [`Losses`]. When the [`Losses`] is dropped, a clone of the channel receives
+    /// [`LossCause::Unheard`].
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {
                 let (sender, receiver) = bounded(1);
-                // Cannot fail, because the new channel has capacity for one loss.
+                // `try_send` cannot fail, because the new channel has capacity for one loss.
                 let _ = sender.try_send(loss);
                 receiver
             });

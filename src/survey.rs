@@ -10,11 +10,11 @@ use crate::ground::{sync, time};
 use crate::redlock::Redlock;
 use crate::store::{LockInfo, Position, Scope, SurveyOf};
 
-/// An iterator over held locks, created by [`Client::locks`] and [`Redlock::locks`].
+/// An iterator over held locks. [`Client::locks`] and [`Redlock::locks`] return it.
 ///
-/// The iterator reads the store page by page. After each page it pauses for as long as reading the page took, to limit the
-/// load of the server. It writes nothing. Each name is returned once, in no particular order. A lock that is acquired,
-/// released or moved to another master during the iteration may be missing.
+/// The iterator reads the store page by page. After each page the iterator pauses for as long as reading the page took, to
+/// limit the load of the server. It writes nothing. Each name is returned once, in no particular order. A lock that is
+/// acquired, released or moved to another master during the iteration may be missing.
 #[derive(Debug)]
 #[must_use = "iterators are lazy: no request is sent until it is read"]
 pub struct Locks {
@@ -44,14 +44,15 @@ impl Locks {
         }
     }
 
-    /// Includes the locks of [`Client::token_lock`]. Tokens look like any other text, so every string with a TTL and at most
-    /// 256 bytes is returned as a token lock. Defaults to off.
+    /// Includes the locks of [`Client::token_lock`]. Tokens look like any other text. So the iterator returns every string
+    /// of at most 256 bytes that has a TTL. By default, token locks are not included.
     pub fn with_tokens(mut self) -> Locks {
         self.scope.has_tokens = true;
         self
     }
 
-    /// Includes semaphores and latches. Every string that is a number is returned as a semaphore or latch. Defaults to off.
+    /// Includes semaphores and latches. The iterator returns every string that is a number. By default, they are not
+    /// included.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self
@@ -94,13 +95,13 @@ impl Iterator for Locks {
 }
 
 impl Client {
-    /// Returns an iterator over the held locks, including those of Redisson, whose names begin with the key prefix of the
-    /// client and `prefix`.
+    /// Returns an iterator over the held locks whose names begin with the client's key prefix, followed by `prefix`. Locks
+    /// that Redisson holds are included.
     ///
-    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL is returned as a lock
-    /// if each of its fields has the form of a hold. At most 64 holds of a lock are returned. In a database the lock table
-    /// is read. [`Locks::with_counters`] includes semaphores and latches, and [`Locks::with_tokens`] includes token locks.
-    /// `docs/rights.md` of the repository lists the rights that the user needs.
+    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL counts as a lock if
+    /// each of its fields has the form of a hold. At most 64 holds of a lock are returned. In a database the client reads
+    /// the lock table. [`Locks::with_counters`] includes semaphores and latches, and [`Locks::with_tokens`] includes token
+    /// locks. `docs/rights.md` of the repository lists the rights that the user needs.
     ///
     /// # Errors
     ///
@@ -133,13 +134,13 @@ impl Client {
 impl Redlock {
     /// Returns an iterator over the held locks whose names begin with `prefix`; see [`Client::locks`].
     ///
-    /// All nodes are read before the first lock is returned. [`LockInfo::nodes`] contains the number of nodes with the hold.
-    /// If that number is below a majority, the hold remains from a failed attempt, or nodes have failed. For a
+    /// All nodes are read before the first lock is returned. The first number of [`LockInfo::nodes`] is the number of nodes
+    /// with the hold. If it is below a majority, the hold remains from a failed attempt, or nodes have failed. For a
     /// [`canonical`](crate::RedlockBuilder::canonical) Redlock, token locks are included.
     ///
     /// # Errors
     ///
-    /// Those of [`Client::locks`] for each node that cannot be read. The locks of the other nodes follow.
+    /// Those of [`Client::locks`], one for each node that cannot be read. The locks of the other nodes follow.
     ///
     /// # Examples
     ///

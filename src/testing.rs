@@ -1,5 +1,5 @@
-//! Controls for the tests of a program that uses locks. Feature `test-util`; the feature `in-memory` adds the controls of an
-//! in-memory server.
+//! Controls for the tests of a program that uses locks. This module needs the feature `test-util`. The feature `in-memory`
+//! adds the controls of an in-memory server.
 //!
 //! The tested code gets its [`Client`] as a parameter. The program passes a client of [`Client::open`], and a test passes a
 //! client of [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] creates a second
@@ -46,7 +46,7 @@ impl Controls<'_> {
         Controls { client }
     }
 
-    /// Ends the renewal thread of the client by a panic. This method works for a client of any server.
+    /// Makes the client's renewal thread panic. This method works for a client of any server.
     pub fn kill_watchdog(&self) {
         self.client.inner().watchdog.die();
     }
@@ -63,7 +63,7 @@ impl Controls<'_> {
     ///
     /// Before the call returns, the clients make every renewal that fell due. Every hold whose validity has ended is lost,
     /// and [`Guard::lost`](crate::Guard::lost) reports the loss. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
-    /// called soon after. Waiters attempt again. The clock cannot be set back. Request timeouts,
+    /// called soon after. Waiters attempt to acquire their locks again. The clock cannot be set back. Request timeouts,
     /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. A [`Redlock`](crate::Redlock)
     /// over the server has a separate clock, so its holds stay valid while their keys expire. For a Redlock, call
     /// [`advance_clock`] as well.
@@ -89,11 +89,11 @@ impl Controls<'_> {
         }
     }
 
-    /// Removes the hold of this name from the server, like an eviction or `FLUSHALL`, and makes all clients renew at once.
+    /// Removes the lock of this name from the server, as an eviction does, and makes all clients renew their holds at once.
     ///
     /// When the call returns, the loss has been reported, even if the hold has a fixed lease. (On a real server, the holder
     /// of a fixed lease notices the loss at its unlock, or when the lease ends.) A [`Redlock`](crate::Redlock) notices the
-    /// loss at its next renewal. [`Controls::expire`] removes a hold without notifying its holder.
+    /// loss at its next renewal. [`Controls::expire`] removes a lock without notifying its holder.
     ///
     /// # Errors
     ///
@@ -124,11 +124,11 @@ impl Controls<'_> {
         }
     }
 
-    /// Removes the hold of this name from the server, and returns whether there was a hold.
+    /// Removes the lock of this name from the server, and returns whether the lock was held.
     ///
     /// `name` is the name passed to [`Client::lock`], or the full name from [`Lock::name`](crate::Lock::name). No client is
     /// notified. The holder's `is_valid` stays true until its next renewal or unlock. A waiter notices the free lock within
-    /// about a second. The cause of the loss is [`LossCause::Gone`](crate::LossCause::Gone), or
+    /// about a second. The holder's loss has the cause [`LossCause::Gone`](crate::LossCause::Gone), or
     /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if another client has acquired the lock meanwhile.
     ///
     /// # Examples
@@ -151,21 +151,21 @@ impl Controls<'_> {
         world.is_some_and(|world| world.expire([&full, name]))
     }
 
-    /// Makes the server refuse the next `count` renewal requests. One request renews all holds that fall due together.
+    /// Makes the server refuse the next `count` renewal requests. One request can renew up to 100 holds.
     pub fn drop_renewals(&self, count: u32) {
         self.fail(|faults| faults.renewals_to_drop = count);
     }
 
-    /// Drops the next `count` unlock messages, so that waiters have to poll.
+    /// Drops the next `count` messages of the server, such as unlock messages, so that waiters have to poll.
     pub fn lose_messages(&self, count: u32) {
         self.fail(|faults| faults.messages_to_lose = count);
     }
 
-    /// Makes the server execute the next `count` requests without a reply.
+    /// Makes the server execute the next `count` requests without sending replies.
     ///
     /// The caller of such a request gets [`Error::Unknown`] at once, or [`Error::Unreachable`] for a query. A call that
     /// waits for a lock continues to wait instead. Acquisitions, re-entries, unlocks, forced unlocks and queries count as
-    /// requests. Renewals and background releases do not count.
+    /// requests. Renewals, background releases and [`Lock::describe`] do not count.
     ///
     /// # Examples
     ///
@@ -185,7 +185,7 @@ impl Controls<'_> {
         self.fail(|faults| faults.answers_to_lose = count);
     }
 
-    /// Makes the server unreachable for every request, or reachable again.
+    /// Makes the server unreachable for every request if `is_silent` is true, otherwise reachable again.
     pub fn set_silent(&self, is_silent: bool) {
         self.fail(|faults| faults.is_silent = is_silent);
     }

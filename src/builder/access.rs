@@ -32,25 +32,26 @@ setters! {
     sentinel_settings(settings: Builder) => settings.sentinel_access = Some(settings.settings.access);
 
     #[cfg(feature = "tls")]
-    /// Sets the name that the certificate of every server must contain. The client sends this name to the server (SNI).
+    /// Sets the name that the certificate of every server must contain. The client also sends this name to the server (SNI).
     ///
     /// Use this setting for servers behind a tunnel or a forwarded port. Clusters and sentinels need this setting if they
-    /// announce hosts that their certificates do not contain. Only for `rediss://` and `mysqls://`. Defaults to the host of
-    /// the URL or the announced host. For an announced IP address, a certificate for the host of one of the URLs is also
-    /// accepted.
+    /// announce hosts that their certificates do not contain. This setting is only for `rediss://` and `mysqls://`. Defaults
+    /// to the host of the URL or the announced host. For an announced IP address, a certificate for the host of one of the
+    /// URLs is also accepted.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
     /// Sets whether connections to the master that the sentinels name are encrypted.
     ///
-    /// Only for [`sentinel`](Builder::sentinel). Defaults to true if the URLs of the sentinels are `rediss://`.
+    /// This setting is only for [`sentinel`](Builder::sentinel). Defaults to true if the URLs of the sentinels are
+    /// `rediss://`.
     master_tls(is_encrypted: bool) => settings.master_tls = Some(is_encrypted);
 }
 
 impl Builder {
     /// Sets the user and the password for the master that the sentinels name. `""` is the default user.
     ///
-    /// Only for [`sentinel`](Builder::sentinel): the URL of any other server contains the user and the password. Defaults to
+    /// This setting is only for [`sentinel`](Builder::sentinel): other URLs contain the user and the password. Defaults to
     /// none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.settings.credentials = Some(Credentials {
@@ -63,10 +64,10 @@ impl Builder {
 
     /// Sets a function that returns the user and the password for each new connection. `""` is the default user.
     ///
-    /// Use this setting for passwords that change and tokens that expire. If the server refuses the returned credentials,
-    /// the client calls the function once more. The server counts as unavailable if it refuses them again, or if the
-    /// function returns an error or panics. Waits then continue for the [`outage_timeout`](Builder::outage_timeout), and
-    /// renewals resume when the server accepts a connection.
+    /// Use this setting for passwords that change, and for access tokens that expire. If the server refuses the returned
+    /// credentials, the client calls the function once more. The server counts as unavailable if it refuses the credentials
+    /// of this second call, or if the function fails or panics. Waits then continue for the
+    /// [`outage_timeout`](Builder::outage_timeout), and renewals resume when the server accepts a connection.
     ///
     /// The function runs on a separate thread, one call at a time. A connection waits for the result for at most
     /// [`connect_timeout`](Builder::connect_timeout). With sentinels, the result is for the master;
@@ -151,11 +152,11 @@ impl Builder {
 
     /// Sets a function that returns the certificate authorities and the client certificate for each new connection.
     ///
-    /// Both texts are in PEM form. The text with the client certificate also contains the private key. For an empty text,
-    /// the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is called
-    /// under the same rules as the function of [`credentials_with`](Builder::credentials_with). A refused certificate counts
-    /// as an outage, as for [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and `mysqls://`.
-    /// Defaults to none.
+    /// Both results are texts in PEM form. The text with the client certificate also contains the private key. For an empty
+    /// text, the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is
+    /// called under the same rules as the function of [`credentials_with`](Builder::credentials_with). A refused certificate
+    /// counts as an outage, as for [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and
+    /// `mysqls://`. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,
@@ -172,7 +173,7 @@ impl Builder {
         self.with_tls(|tls| tls.provider = Some(Arc::new(provider)))
     }
 
-    /// Adds the SHA-256 hash of a public key. The public key of every server must be one of the added keys.
+    /// Adds the SHA-256 hash of a public key. Then the public key of every server must have one of the added hashes.
     ///
     /// `pin` is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`. Use
     /// this setting for self-signed certificates. Without [`ca_certificate`](Builder::ca_certificate), the client checks

@@ -76,22 +76,22 @@ pub(crate) use setters;
 
 setters! {
     Builder:
-    /// Sets the lease of locks that have no fixed lease. A hold is renewed when a third of the lease has passed.
+    /// Sets the lease of locks that have no fixed lease. The client renews a hold when a third of the lease has passed.
     ///
     /// After its holder died, a lock stays held until the lease ends. The server must reply to a renewal within a quarter of
     /// the lease. So the lease should be at least ten times the round-trip time to the server, twenty times with TLS, or
-    /// fifty times behind sentinels or in a cluster. 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// fifty times behind sentinels or in a cluster. Allowed: 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
     /// Sets the time limit of one request, including connecting and authenticating.
     ///
-    /// 1 ms ..= 1 day. Defaults to 2 s.
+    /// Allowed: 1 ms ..= 1 day. Defaults to 2 s.
     command_timeout(timeout: Duration) => settings.command_timeout = timeout;
 
     /// Sets the time limit of connecting and authenticating. This time counts toward the
     /// [`command_timeout`](Builder::command_timeout) of the request that needs the connection.
     ///
-    /// 1 ms ..= 1 day. Defaults to 1 s.
+    /// Allowed: 1 ms ..= 1 day. Defaults to 1 s.
     connect_timeout(timeout: Duration) => settings.connect_timeout = timeout;
 
     /// Sets how long a wait without a deadline continues while the server sends no usable reply.
@@ -103,29 +103,30 @@ setters! {
     ///
     /// Connections are opened when they are needed. A thread that waits for a lock uses no connection. In a database, row
     /// locks and transactions share a second pool of the same size. A row lock occupies a connection while it waits and
-    /// while it is held, a transaction until it ends. 1 ..= 5000. Defaults to 32.
+    /// while it is held. A transaction occupies a connection until it ends. Allowed: 1 ..= 5000. Defaults to 32.
     pool_size(connections: u32) => settings.pool_size = connections;
 
-    /// Sets the idle time after which a connection is closed, up to 30 s late.
+    /// Sets the idle time after which a connection is closed. The client closes it up to 30 s later.
     ///
-    /// 1 ms ..= 1 day. Defaults to 5 minutes.
+    /// Allowed: 1 ms ..= 1 day. Defaults to 5 minutes.
     idle_timeout(timeout: Duration) => settings.pool_settings.idle_timeout = timeout;
 
-    /// Sets the age at which an idle connection is closed, up to 30 s late.
+    /// Sets the age at which an idle connection is closed. The client closes it up to 30 s later.
     ///
-    /// Use this setting for servers whose address or certificate changes. 1 ms ..= 1 day. Defaults to no limit.
+    /// Use this setting for servers whose address or certificate changes. Allowed: 1 ms ..= 1 day. Defaults to no limit.
     max_lifetime(lifetime: Duration) => settings.pool_settings.max_lifetime = Some(lifetime);
 
     /// Sets the idle time after which a connection is checked before its next request.
     ///
-    /// A load balancer or firewall may silently drop a connection that is idle for longer than its limit. So this setting
-    /// should be shorter than that limit. The check takes one round trip, and at most a quarter of the time limit of the
-    /// request. A connection that fails the check is replaced. 1 ms ..= 1 day. Defaults to 30 s.
+    /// A load balancer or firewall may silently drop a connection after an idle time. This setting should be shorter than
+    /// that time. The check takes one round trip, and at most a quarter of the time limit of the request. A connection that
+    /// fails the check is replaced. Allowed: 1 ms ..= 1 day. Defaults to 30 s.
     check_idle_after(idle: Duration) => settings.check_idle_after = idle;
 
     /// Sets the database number on the master that the sentinels name.
     ///
-    /// Only for [`sentinel`](Builder::sentinel): the URL of any other server contains the number. Defaults to 0.
+    /// This setting is only for [`sentinel`](Builder::sentinel): the URL of any other server contains the number. Defaults
+    /// to 0.
     database(number: u32) => settings.database = Some(i64::from(number));
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
@@ -139,11 +140,11 @@ setters! {
     /// `fairLockWaitTimeout`.
     ///
     /// Waiters of this library renew their queue entry every few seconds. Redisson removes the first waiter if its entry was
-    /// not renewed for this time. If the removed waiter uses this library, it rejoins the queue at the front. 10 s ..= 1
-    /// day. Defaults to 5 minutes, as in Redisson.
+    /// not renewed for this time. If the removed waiter uses this library, it rejoins the queue at the front. Allowed: 10 s
+    /// ..= 1 day. Defaults to 5 minutes, as in Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
-    /// Sets the name of the lock table in a database. The table for `RowTarget::named` adds the suffix `_rows`.
+    /// Sets the name of the lock table in a database. The table for `RowTarget::named` has this name, followed by `_rows`.
     ///
     /// The name begins with a letter or `_`, followed by letters, digits, `_` and `$`. Defaults to `redlatch`.
     #[cfg(feature = "mysql")]
@@ -152,9 +153,9 @@ setters! {
     /// Sets the name of the client's connections in `CLIENT LIST` of a Redis server.
     ///
     /// With the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) return
-    /// which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. 1 ..= 256 visible
-    /// ASCII characters. Does not apply to a database. Defaults to `redlatch:UUID:PID@HOST`, where UUID is the
-    /// [`id`](crate::Client::id) of the client.
+    /// which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. A name has 1 ..=
+    /// 256 visible ASCII characters. This setting does not apply to a database. Defaults to `redlatch:UUID:PID@HOST`, where
+    /// UUID is the [`id`](crate::Client::id) of the client.
     connection_name(name: impl Into<String>) => connection_name = Some(name.into());
 
     /// Sets the hook that is called when a hold of this client is lost.
@@ -167,9 +168,9 @@ setters! {
     /// Sets the function that maps the name of a lock to its class. Classes label metrics (feature `metrics`) and the events
     /// for an [`Observer`].
     ///
-    /// The function is called once for each [`Lock`](crate::Lock) value. The argument is the name without the key prefix,
-    /// and the result is a part of the name. A client has at most 64 classes. Further classes, and classes longer than 64
-    /// bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as `lock:orders` for
+    /// The client calls the function whenever it creates a lock. The argument is the name without the key prefix, and the
+    /// result is a part of the name or a static text. A client has at most 64 classes. Further classes, and classes longer
+    /// than 64 bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as `lock:orders` for
     /// `lock:orders:42`. Braces at the start and the end of the name are ignored.
     ///
     /// # Examples
@@ -186,7 +187,7 @@ setters! {
     /// ```
     lock_class(class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) => count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
 
-    /// Sets the observer of the locks of this client; see [`Observer`].
+    /// Sets the [`Observer`] that receives the events of this client's locks.
     ///
     /// A client has at most one observer. Defaults to none.
     observer(observer: impl Observer) => count_settings.observer = Observed::by(Arc::new(observer));
@@ -196,15 +197,15 @@ impl Builder {
     /// Sets the durations from which a wait and a hold are reported as long.
     ///
     /// The reports go to the [`Observer`]. With the feature `tracing`, they are also logged as warnings. A report is
-    /// repeated each time that the duration has doubled. A waiter queries the lock every 1 to 3 s, and a long wait is then
-    /// reported with the name of the last holder. A hold is reported at a renewal, so holds with a fixed lease are not
-    /// reported. At least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
+    /// repeated each time that the duration has doubled. A long wait is reported up to 3 s late, with the id of the hold for
+    /// which it waits. A long hold is reported at a renewal, so holds with a fixed lease are not reported. Both durations
+    /// are at least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
     }
 
-    /// Sets a prefix that is added to every name, even if the name already begins with this prefix.
+    /// Sets a prefix that the client adds to every name, even if the name already begins with this prefix.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
@@ -213,7 +214,8 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix that is added to every name that lacks it, like the `PrefixNameMapper` of Redisson 4.8.
+    /// Sets a prefix that the client adds to every name that does not begin with it, like `PrefixNameMapper` of Redisson
+    /// 4.8.
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
@@ -222,14 +224,14 @@ impl Builder {
         self
     }
 
-    /// Sets the function that maps an announced host and port to the host and port to connect to. Use this setting for
-    /// servers behind NAT or forwarded ports.
+    /// Sets a function that replaces an announced host and port by the host and port to which the client connects. Use this
+    /// setting for servers behind NAT or forwarded ports.
     ///
     /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
     /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if a
     /// server other than the announced one answers at the returned address, or if the function blocks. They return
     /// [`Error::InvalidConfig`] if the function panics, or returns an empty host or port 0. The function runs on a separate
-    /// thread. Only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
+    /// thread. This setting is only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -241,20 +243,21 @@ impl Builder {
     /// Sets how many replicas must acknowledge a hold, and how long `WAIT` waits for them.
     ///
     /// Redis replicates asynchronously. If a master fails before a lock is replicated, the next master may grant the lock
-    /// again. This setting changes the result of requests with too few acknowledgements:
+    /// again. With this setting, too few acknowledgements have these effects:
     ///
-    /// - An acquisition is released and is [`Error::NotReplicated`]. Waiting calls try again until their deadline.
-    /// - A re-entry is released again and is [`Error::NotReplicated`].
-    /// - An `unlock` of an inner level is [`Error::Unknown`], because a failover may bring the level back.
+    /// - The client releases a new hold, and the call returns [`Error::NotReplicated`]. Waiting calls try again until their
+    ///   deadline.
+    /// - The client releases the level of a re-entry, and the call returns [`Error::NotReplicated`].
+    /// - An `unlock` of an inner level returns [`Error::Unknown`], because a failover may bring the level back.
     /// - A renewal does not extend the validity and is tried again. The hold is lost when the last acknowledged lease ends.
     ///
-    /// If all replicas have to acknowledge, a failover is **very unlikely to lose a lock**, but it may. A replica may
-    /// acknowledge and restart empty, and two servers may act as master for a while. Use fencing tokens for work that must
-    /// never be done twice.
+    /// If all replicas have to acknowledge, a failover is **very unlikely to lose a lock**, but it is possible. A replica
+    /// may acknowledge and restart empty, and two servers may act as master for a while. Use fencing tokens for work that
+    /// must never be done twice.
     ///
     /// Every acquisition takes an additional round trip to the replicas. `timeout` is at least 1 ms and shorter than
-    /// [`command_timeout`](Builder::command_timeout). 0 replicas switch the setting off. A server without `WAIT` is
-    /// [`Error::Unsupported`]. Defaults to off.
+    /// [`command_timeout`](Builder::command_timeout). 0 replicas switch the setting off. With a server without `WAIT`,
+    /// acquisitions return [`Error::Unsupported`]. Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         let replication = Replication { replicas, timeout };
         self.settings.replication = (replicas > 0).then_some(replication);

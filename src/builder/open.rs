@@ -51,7 +51,7 @@ impl Client {
     ///
     /// The second client has the same key prefix, [`Builder::on_lost`] hook, observer, lock classes, and watchdog, command
     /// and outage timeouts. Its other settings are the defaults. Returns `None` for a client of any other server, and in a
-    /// forked child. Feature `in-memory`.
+    /// forked child. This method needs the feature `in-memory`.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn another(&self) -> Option<Client> {
@@ -101,9 +101,9 @@ impl Builder {
     /// Before each connection the client queries a sentinel for the address of the master. The `ROLE` of the server at this
     /// address must be master. A thread of the client listens for `+switch-master`, so that the client abandons a replaced
     /// master. The same thread checks the master after each third of `watchdog_timeout`, at the latest after 10 s. The
-    /// client switches to another master if two sentinels report it with a later epoch (one sentinel, if fewer than three
-    /// are configured). Without a later epoch, a majority of the sentinels must report it. If the known master fails, the
-    /// report of one sentinel may be enough; `docs/configuration.md` lists these cases. While no sentinel answers, the
+    /// client switches to another master if two sentinels report it with a later epoch. One sentinel is enough if fewer than
+    /// three are configured. Without a later epoch, a majority of the sentinels must report it. If the known master fails,
+    /// the report of one sentinel may be enough; `docs/configuration.md` lists these cases. While no sentinel answers, the
     /// client uses the last known master.
     ///
     /// The user and the password in these URLs are for the sentinels. For the master, set
@@ -149,8 +149,8 @@ impl Builder {
     /// For an announced IP address, a certificate for the host of one of the URLs or for `tls_server_name` is also accepted.
     ///
     /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
-    /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas), which counts the
-    /// replicas of one shard.
+    /// holders notice the loss at their next renewal. [`wait_replicas`](Builder::wait_replicas) counts the replicas of the
+    /// lock's shard.
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ impl HeldLevel {
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        // In a forked child a thread of the parent may have left the hold's mutex locked, so the fork is checked first.
+        // In a forked child the hold's mutex may stay locked, because a thread of the parent held it. So `is_forked` is
+        // called first.
         !self.raw_lock().inner.is_forked() && self.hold.is_valid()
     }
 

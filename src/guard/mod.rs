@@ -75,10 +75,11 @@ impl Guard {
 
     /// Returns whether the lock is certainly held at this moment, without I/O.
     ///
-    /// The validity of a hold is its lease minus 1 % and 2 ms, because clocks differ. It begins just *before* the client
-    /// sent the last confirmed acquisition or renewal. When the validity ends or a loss is reported, the result becomes
-    /// false and stays false. There is one exception: after `Guard::transaction` (feature `mysql`) has committed, the result
-    /// may be true again. Time passes between this check and the caller's next step, so the lock may be lost in between.
+    /// A hold is valid for its lease minus 1 % and 2 ms, because clocks differ. This time begins just *before* the client
+    /// sends the acquisition, and again before each renewal that the server confirms. When the validity ends or a loss is
+    /// reported, the result becomes false and stays false. There is one exception: after `Guard::transaction` (feature
+    /// `mysql`) has committed, the result may be true again. Time passes between this check and the caller's next step, so
+    /// the lock may be lost in between.
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }
@@ -116,8 +117,8 @@ impl Guard {
 
     /// Returns the fencing token of this hold. It is larger than the token of every earlier hold of this lock.
     ///
-    /// A resource can store the largest token that it has received, and refuse smaller tokens. So it refuses a holder that
-    /// has lost the lock without notice. A re-entry keeps the token of the hold. Holds of a
+    /// A resource can store the largest token that it has received, and refuse smaller tokens. So it also refuses a holder
+    /// that does not know yet that it has lost the lock. A re-entry keeps the token of the hold. Holds of a
     /// [`fenced_lock`](crate::Client::fenced_lock) and holds in a database have a token. For all other locks the result is
     /// `None`.
     pub fn fencing_token(&self) -> Option<u64> {
@@ -150,7 +151,7 @@ impl Guard {
         self.released = true;
     }
 
-    /// If a transaction of this hold is open, postpones the release until the transaction ends, and returns true.
+    /// If a transaction of this hold is open, postpones the release until the transaction ends. Returns whether one is open.
     fn is_put_off(&self) -> bool {
         self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }
@@ -179,7 +180,7 @@ impl Lock {
     /// Acquires the lock, waits for it without a limit, and returns a guard that unlocks when dropped.
     ///
     /// Bind the guard to a name: `let guard = lock.guard()?;` or `let _guard = …`. The pattern `_` drops the guard at once:
-    /// `let _ = lock.guard()?;` unlocks on that line. For a guard that other threads may use see [`Lock::owned`].
+    /// `let _ = lock.guard()?;` unlocks immediately. For a guard that other threads may use see [`Lock::owned`].
     ///
     /// # Errors
     ///

@@ -13,16 +13,16 @@ use crate::guard::HeldLevel;
 use crate::lock::Lock;
 use crate::losses::Losses;
 
-/// A held lock that belongs to the guard instead of a thread, until the guard is dropped.
+/// A lock that this guard holds until it is dropped. The hold belongs to the guard instead of a thread.
 ///
-/// Any thread may check the guard, run guarded writes with it, pass it on and unlock it. The guard suits thread pools, rayon
-/// and tokio's `spawn_blocking`. `docs/worlds.md` of the repository has a table of these uses, and an example.
+/// Any thread may check the guard, call [`OwnedGuard::write`], pass the guard on and unlock it. The guard suits thread
+/// pools, rayon and tokio's `spawn_blocking`. `docs/worlds.md` of the repository has a table of these uses, and an example.
 ///
 /// * **The guard is the owner.** For the server, Redisson and [`Lock::is_held_by_thread`], the guard is a thread with the
 ///   number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`] returns
 ///   [`Error::NotHeld`](crate::Error::NotHeld).
 /// * **The guard is not reentrant.** If the thread that has the guard calls [`Lock::owned`] or [`Lock::lock`] for the same
-///   lock, it waits for itself. Share the guard instead (`&guard` or an `Arc`).
+///   lock, the thread waits for itself. Share the guard instead (`&guard` or an `Arc`).
 /// * **The hold is renewed until the guard is dropped**, even after the thread that created the guard has ended. The hold of
 ///   a forgotten guard (`mem::forget`) is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the
 ///   process.
@@ -76,7 +76,7 @@ impl OwnedGuard {
         self.held.lock.name()
     }
 
-    /// Returns the number that identifies this guard as an owner. No thread and no other guard has the same number.
+    /// Returns the number of this guard. No thread and no other guard has the same number.
     ///
     /// # Examples
     ///
@@ -133,14 +133,15 @@ impl OwnedGuard {
 
     /// Unlocks without waiting for the server.
     ///
-    /// For this process, the hold has ended when the call returns. A background thread sends the release, and repeats it
-    /// until the server confirms it or the lease ends. If the server replies, the lock is free within one
+    /// For this process, the hold has ended when the call returns. A background thread sends a release request, and repeats
+    /// the request until the server confirms it or the lease ends. If the server replies, the lock is free within one
     /// [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends. Errors are only
     /// logged (feature `tracing`).
     ///
-    /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the client's last handle send pending releases for at
-    /// most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its lease
-    /// ends.** After a shutdown this call waits for the server, like [`OwnedGuard::unlock`].
+    /// [`Client::shutdown`](crate::Client::shutdown) sends the remaining release requests for at most one `command_timeout`.
+    /// So does the drop of the last clone, lock and guard of the client. **If the process ends before the release is sent,
+    /// the lock stays taken until its lease ends.** After a shutdown this call waits for the server, like
+    /// [`OwnedGuard::unlock`].
     ///
     /// # Examples
     ///

@@ -7,7 +7,8 @@ use crate::lock::Lock;
 use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_CUT, shown_token};
 
 impl Lock {
-    /// Queries the store for the holders of the lock, their processes, the remaining lease and the waiters.
+    /// Queries the store for the holders of the lock, their processes, the remaining lease and the number of listening
+    /// processes.
     ///
     /// For a side of a read-write lock, the result describes both sides. The query writes nothing.
     ///
@@ -41,7 +42,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if the request got no reply, so the hold may have ended or not. [`Error::Unsupported`] for a
+    /// [`Error::Unknown`] if the request got no reply. The hold may then have ended or not. [`Error::Unsupported`] for a
     /// [`MultiLock`](crate::MultiLock). Other errors are those of [`Lock::is_locked`].
     ///
     /// # Examples
@@ -83,7 +84,7 @@ impl Lock {
         }
     }
 
-    /// If `visitor` is the short form of a token, returns the full token; `None` if no holder has such a token.
+    /// Returns the full token if `visitor` is a short form, otherwise `visitor` itself. `None`: no holder has such a token.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;

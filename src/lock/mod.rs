@@ -28,9 +28,9 @@ use crate::stores::redis::flaw;
 /// [`Client::lock`](crate::Client::lock) and similar methods create a lock without I/O. Clones of a `Lock` are the same
 /// lock. Two `Lock` values of one client with the same name are also the same lock.
 ///
-/// The waiting threads of one client form a queue, and acquire the lock in the order of arrival. A holder hands the lock off
-/// to the first waiter in one request. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. Only a `fair_lock`
-/// keeps an order among processes.
+/// The waiting threads of one client form a queue, and acquire the lock in the order of arrival. One request releases the
+/// lock and acquires it for the first waiter. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. Only a
+/// `fair_lock` keeps an order among processes.
 ///
 /// [`Lock::guard`] and [`Lock::run`] unlock automatically. [`Lock::lock`] and [`Lock::unlock`] work like the Java methods of
 /// these names. `docs/migrate/redisson.md` of the repository compares the methods with those of Redisson.
@@ -114,8 +114,8 @@ impl Lock {
     ///
     /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A re-entry never shortens
     /// the hold, which lasts until the last lease of its levels ends. `lease` is 10 ms ..= 365 days. For a
-    /// [`Redlock`](crate::Redlock) its upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). Other values are
-    /// [`Error::InvalidLease`] at the acquisition. Defaults to no fixed lease: the watchdog renews the hold.
+    /// [`Redlock`](crate::Redlock) its upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). With other values, an
+    /// acquisition returns [`Error::InvalidLease`]. Without this method the watchdog renews the hold.
     ///
     /// # Examples
     ///
@@ -136,13 +136,14 @@ impl Lock {
     /// Returns a new value for the same lock. Its waiters poll instead of listening for unlock messages. The first pause is
     /// about `first`, and each further pause is twice as long, up to about `longest`.
     ///
-    /// Each pause is random, from 0.5 to 1.5 times its nominal length. Only the first waiter in a client's queue polls. All
-    /// clients should use the same pauses for a lock, because clients with longer pauses acquire it less often. In a Redis
-    /// Cluster without sharded pub/sub an unlock through the returned lock sends no message. Other clients that listen may
-    /// notice such an unlock up to one second later.
+    /// Each pause is random, from 0.5 to 1.5 times its nominal length. Of the waiters in a client's queue, only the first
+    /// one polls. All clients should use the same pauses for a lock, because clients with longer pauses acquire it less
+    /// often. In a Redis Cluster without sharded pub/sub an unlock through the returned lock sends no message. Clients that
+    /// listen for messages may notice such an unlock up to one second later.
     ///
-    /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. Other values are [`Error::InvalidConfig`] at the
-    /// first operation. Without this method a [`spin_lock`](crate::Client::spin_lock) polls with pauses of 1 to 128 ms.
+    /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. With other values, operations return
+    /// [`Error::InvalidConfig`]. Without this method a [`spin_lock`](crate::Client::spin_lock) polls with pauses of 1 to 128
+    /// ms.
     ///
     /// # Examples
     ///
@@ -298,15 +299,15 @@ impl Lock {
 
     /// Releases one level of the current thread's hold. The release of the last level frees the lock.
     ///
-    /// Call this method once for each acquisition. It first releases levels of [`Lock::lock`]. If the hold has only levels
-    /// of guards, the call releases one of these, and its guard then has nothing to unlock.
+    /// Call this method once for each acquisition. The method first releases levels of [`Lock::lock`]. If the hold has only
+    /// levels of guards, the call releases one of these, and its guard then has nothing to unlock.
     ///
     /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock: after
-    /// any error except [`Error::Unsupported`] and [`Error::Forked`] the thread no longer has this level. If it was the last
-    /// level, the hold is no longer renewed, and a background thread releases it in the store.
+    /// any error except [`Error::Unsupported`] and [`Error::Forked`] the thread no longer has this level. If the last level
+    /// failed to unlock, the hold is no longer renewed, and a background thread releases it in the store.
     ///
     /// If an unlock gets no reply, the client sends it once more. The second request succeeds if the hold no longer exists.
-    /// So `Ok` is also possible if the hold was lost without notice just before the unlock.
+    /// So `Ok` is also possible if the hold was lost just before the unlock, and the loss was not yet reported.
     ///
     /// # Errors
     ///
@@ -343,7 +344,7 @@ impl Lock {
     /// Frees the lock, even if another thread or process holds it, and returns whether it was held.
     ///
     /// Holders of this client are notified at once. A holder of another client notices the loss at its next renewal or
-    /// unlock. A key that is not a lock stays unchanged, and the call returns [`Error::WrongType`]. For a token lock, a key
+    /// unlock. If the key is not a lock, the call changes nothing and returns [`Error::WrongType`]. For a token lock, a key
     /// with any string counts as a lock, so the call deletes the key.
     ///
     /// # Errors
