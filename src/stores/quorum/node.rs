@@ -11,7 +11,7 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// Needs a server with a vote, as a renewal does.
+    /// A request whose grant counts toward the majority. The node must have a vote (`quarantine.rs`), as for a renewal.
     Vote,
     Renewal,
 }
