@@ -33,8 +33,7 @@ pub struct Activity {
     pub holds: Vec<ActiveHold>,
     /// The calls that have waited longest.
     pub waits: Vec<ActiveWait>,
-    /// The number of holds and waiters that may remain in the store after a lost reply or a lost hold. A background thread
-    /// removes them.
+    /// The number of holds and waiters that may remain in the store after a fault, until a background thread removes them.
     pub doubts: u64,
     /// The connections.
     pub connections: ConnectionStats,

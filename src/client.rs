@@ -284,9 +284,8 @@ impl Client {
     /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
     ///
     /// Names are as for [`Client::lock`]. In Redis the hash key `name` contains the mode, `read` or `write`, and the holds.
-    /// For each read hold, the TTL of a key `{name}:…:rwlock_timeout:1` is the rest of its lease. **A thread that holds the
-    /// read side must not acquire the write side**, and **new readers queue behind a waiting writer**; see
-    /// [`ReadWriteLock`].
+    /// The key `{name}:…:rwlock_timeout:1` of a read hold expires when the hold ends. **A thread that holds the read side
+    /// must not acquire the write side**, and **new readers queue behind a waiting writer**; see [`ReadWriteLock`].
     ///
     /// # Examples
     ///
@@ -378,8 +377,7 @@ impl Client {
 
     #[cfg(feature = "in-memory")]
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
-        // A forked child must not use the server's mutex: if a thread of the parent held it at the fork, it stays locked in
-        // the child.
+        // A forked child must not use the server's mutex. If a thread of the parent held it, it stays locked.
         (self.redis()?.world.as_ref()).filter(|_| !self.inner.is_forked())
     }
 }

@@ -230,9 +230,8 @@ impl Lock {
     /// name and condition name share the condition.
     ///
     /// The name has 1 ..= 128 bytes, no control character and no `:`. With any other name, operations return
-    /// [`Error::InvalidName`]. A lock can have any number of conditions. Redis keeps the waiters of a condition `name` in
-    /// the keys `redlatch_condition:{lock}:name:waiting` and `…:due`. These keys expire 100 s after the last query of a
-    /// waiter.
+    /// [`Error::InvalidName`]. Redis keeps the waiters of a condition `name` in the keys
+    /// `redlatch_condition:{lock}:name:waiting` and `…:due`. These keys expire 100 s after the last query of a waiter.
     ///
     /// # Examples
     ///

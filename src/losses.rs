@@ -56,7 +56,6 @@ use crate::ground::{process, time};
 pub struct Losses {
     hold: Arc<Hold>,
     news: Arc<LossNotice>,
-    /// The id of the process that created the hold.
     pid: u32,
     channel: OnceLock<Channel>,
     /// The channel that [`Losses::as_receiver`] returns in a forked child.
@@ -122,8 +121,7 @@ impl Losses {
     ///
     /// An unlock closes the channel without a loss. If the loss was already received from the channel, the next call of this
     /// method sends the loss again. Only one clone of the channel receives the loss. So each thread that uses `select!`
-    /// needs its own clone of the [`Losses`]. When the [`Losses`] is dropped, a clone of the channel receives
-    /// [`LossCause::Unheard`].
+    /// needs its own [`Losses`]. When a [`Losses`] is dropped, a clone of its channel receives [`LossCause::Unheard`].
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {

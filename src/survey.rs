@@ -21,10 +21,8 @@ pub struct Locks {
     inner: Arc<ClientInner>,
     scope: Scope,
     position: Position,
-    /// The locks of the last page that were not returned yet.
     page: VecDeque<LockInfo>,
     seen: HashSet<Arc<str>>,
-    /// The pause before the next page: the time that reading the last page took.
     pause: Duration,
 }
 
@@ -45,14 +43,13 @@ impl Locks {
     }
 
     /// Includes the locks of [`Client::token_lock`]. Tokens look like any other text. So the iterator returns every string
-    /// of at most 256 bytes that has a TTL. By default, token locks are not included.
+    /// of at most 256 bytes that has a TTL. Defaults to off.
     pub fn with_tokens(mut self) -> Locks {
         self.scope.has_tokens = true;
         self
     }
 
-    /// Includes semaphores and latches. The iterator returns every string that is a number. By default, they are not
-    /// included.
+    /// Includes semaphores and latches: the iterator returns every string that is a number. Defaults to off.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self

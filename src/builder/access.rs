@@ -35,15 +35,15 @@ setters! {
     /// Sets the name that the certificate of every server must contain. The client also sends this name to the server (SNI).
     ///
     /// Use this setting for servers behind a tunnel or a forwarded port. Clusters and sentinels need this setting if they
-    /// announce hosts that their certificates do not contain. This setting is only for `rediss://` and `mysqls://`. Defaults
-    /// to the host of the URL or the announced host. For an announced IP address, a certificate for the host of one of the
-    /// URLs is also accepted.
+    /// announce hosts that their certificates do not contain. Only `rediss://` and `mysqls://` URLs accept this setting.
+    /// Defaults to the host of the URL or the announced host. For an announced IP address, a certificate for the host of one
+    /// of the URLs is also accepted.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
     /// Sets whether connections to the master that the sentinels name are encrypted.
     ///
-    /// This setting is only for [`sentinel`](Builder::sentinel). Defaults to true if the URLs of the sentinels are
+    /// Only [`sentinel`](Builder::sentinel) accepts this setting. Defaults to true if the URLs of the sentinels are
     /// `rediss://`.
     master_tls(is_encrypted: bool) => settings.master_tls = Some(is_encrypted);
 }
@@ -51,7 +51,7 @@ setters! {
 impl Builder {
     /// Sets the user and the password for the master that the sentinels name. `""` is the default user.
     ///
-    /// This setting is only for [`sentinel`](Builder::sentinel): other URLs contain the user and the password. Defaults to
+    /// Only [`sentinel`](Builder::sentinel) accepts this setting: other URLs contain the user and the password. Defaults to
     /// none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.settings.credentials = Some(Credentials {
@@ -110,8 +110,7 @@ impl Builder {
 impl Builder {
     /// Sets the trusted certificate authorities, one or several in PEM form. No other authority is trusted.
     ///
-    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. Defaults to the authorities that the
-    /// system trusts.
+    /// Only `rediss://` and `mysqls://` URLs accept this setting. Defaults to the authorities that the system trusts.
     pub fn ca_certificate(self, pem: impl AsRef<[u8]>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::text(pem.as_ref())))
     }
@@ -128,8 +127,8 @@ impl Builder {
     /// Sets the certificate of the client and its private key, in PEM form. Certificates of intermediate authorities may
     /// follow the certificate.
     ///
-    /// Only for `rediss://` and `mysqls://`; other URLs are refused with this setting. A Redis server with `tls-auth-clients
-    /// yes`, the default, requires a client certificate. Defaults to none.
+    /// Only `rediss://` and `mysqls://` URLs accept this setting. A Redis server with `tls-auth-clients yes`, the default,
+    /// requires a client certificate. Defaults to none.
     pub fn client_certificate(
         self,
         certificate_pem: impl AsRef<[u8]>,
@@ -155,8 +154,8 @@ impl Builder {
     /// Both results are texts in PEM form. The text with the client certificate also contains the private key. For an empty
     /// text, the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is
     /// called under the same rules as the function of [`credentials_with`](Builder::credentials_with). A refused certificate
-    /// counts as an outage, as for [`ca_certificate_file`](Builder::ca_certificate_file). Only for `rediss://` and
-    /// `mysqls://`. Defaults to none.
+    /// counts as an outage, as for [`ca_certificate_file`](Builder::ca_certificate_file). Only `rediss://` and `mysqls://`
+    /// URLs accept this setting. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,
@@ -178,7 +177,7 @@ impl Builder {
     /// `pin` is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`. Use
     /// this setting for self-signed certificates. Without [`ca_certificate`](Builder::ca_certificate), the client checks
     /// only the key. If authorities are set, it also checks the authority, the names and the validity period of the
-    /// certificate. Only for `rediss://` and `mysqls://`. Defaults to none.
+    /// certificate. Only `rediss://` and `mysqls://` URLs accept this setting. Defaults to none.
     pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
         self.with_tls(|tls| tls.pins.push(pin.into()))
     }

@@ -125,8 +125,7 @@ setters! {
 
     /// Sets the database number on the master that the sentinels name.
     ///
-    /// This setting is only for [`sentinel`](Builder::sentinel): the URL of any other server contains the number. Defaults
-    /// to 0.
+    /// Only [`sentinel`](Builder::sentinel) accepts this setting: other URLs contain the number. Defaults to 0.
     database(number: u32) => settings.database = Some(i64::from(number));
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
@@ -141,7 +140,7 @@ setters! {
     ///
     /// Waiters of this library renew their queue entry every few seconds. Redisson removes the first waiter if its entry was
     /// not renewed for this time. If the removed waiter uses this library, it rejoins the queue at the front. Allowed: 10 s
-    /// ..= 1 day. Defaults to 5 minutes, as in Redisson.
+    /// to 1 day. Defaults to 5 minutes, as in Redisson.
     fair_lock_wait_timeout(timeout: Duration) => settings.patience = timeout;
 
     /// Sets the name of the lock table in a database. The table for `RowTarget::named` has this name, followed by `_rows`.
@@ -153,7 +152,7 @@ setters! {
     /// Sets the name of the client's connections in `CLIENT LIST` of a Redis server.
     ///
     /// With the default name, [`Client::locks`](crate::Client::locks) and [`Lock::describe`](crate::Lock::describe) return
-    /// which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. A name has 1 ..=
+    /// which process holds a lock. Set another name, such as `redlatch`, to hide the process and the host. A name has 1 to
     /// 256 visible ASCII characters. This setting does not apply to a database. Defaults to `redlatch:UUID:PID@HOST`, where
     /// UUID is the [`id`](crate::Client::id) of the client.
     connection_name(name: impl Into<String>) => connection_name = Some(name.into());
@@ -197,9 +196,9 @@ impl Builder {
     /// Sets the durations from which a wait and a hold are reported as long.
     ///
     /// The reports go to the [`Observer`]. With the feature `tracing`, they are also logged as warnings. A report is
-    /// repeated each time that the duration has doubled. A long wait is reported up to 3 s late, with the id of the hold for
-    /// which it waits. A long hold is reported at a renewal, so holds with a fixed lease are not reported. Both durations
-    /// are at least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
+    /// repeated each time that the duration has doubled. A long wait is reported up to about 3 s late, with the id of the
+    /// present hold. A long hold is reported at a renewal, so holds with a fixed lease are not reported. Both durations are
+    /// at least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
@@ -214,8 +213,7 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix that the client adds to every name that does not begin with it, like `PrefixNameMapper` of Redisson
-    /// 4.8.
+    /// Sets a prefix that the client adds to every name that lacks it, like the `PrefixNameMapper` of Redisson 4.8.
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
@@ -231,7 +229,7 @@ impl Builder {
     /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if a
     /// server other than the announced one answers at the returned address, or if the function blocks. They return
     /// [`Error::InvalidConfig`] if the function panics, or returns an empty host or port 0. The function runs on a separate
-    /// thread. This setting is only for [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster). Defaults to none.
+    /// thread. Only [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster) accept this setting. Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -245,8 +243,7 @@ impl Builder {
     /// Redis replicates asynchronously. If a master fails before a lock is replicated, the next master may grant the lock
     /// again. With this setting, too few acknowledgements have these effects:
     ///
-    /// - The client releases a new hold, and the call returns [`Error::NotReplicated`]. Waiting calls try again until their
-    ///   deadline.
+    /// - The client releases a new hold, and the call returns [`Error::NotReplicated`]. A wait tries again until its end.
     /// - The client releases the level of a re-entry, and the call returns [`Error::NotReplicated`].
     /// - An `unlock` of an inner level returns [`Error::Unknown`], because a failover may bring the level back.
     /// - A renewal does not extend the validity and is tried again. The hold is lost when the last acknowledged lease ends.
@@ -256,8 +253,8 @@ impl Builder {
     /// must never be done twice.
     ///
     /// Every acquisition takes an additional round trip to the replicas. `timeout` is at least 1 ms and shorter than
-    /// [`command_timeout`](Builder::command_timeout). 0 replicas switch the setting off. With a server without `WAIT`,
-    /// acquisitions return [`Error::Unsupported`]. Defaults to off.
+    /// [`command_timeout`](Builder::command_timeout). 0 replicas switch the setting off. A server without `WAIT` causes
+    /// [`Error::Unsupported`]. Defaults to off.
     pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Builder {
         let replication = Replication { replicas, timeout };
         self.settings.replication = (replicas > 0).then_some(replication);

@@ -29,8 +29,7 @@ impl HeldLevel {
     }
 
     pub(super) fn is_valid(&self) -> bool {
-        // In a forked child the hold's mutex may stay locked, because a thread of the parent held it. So `is_forked` is
-        // called first.
+        // In a forked child the hold's mutex may stay locked forever, so `is_forked` is called first.
         !self.raw_lock().inner.is_forked() && self.hold.is_valid()
     }
 

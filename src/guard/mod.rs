@@ -76,10 +76,9 @@ impl Guard {
     /// Returns whether the lock is certainly held at this moment, without I/O.
     ///
     /// A hold is valid for its lease minus 1 % and 2 ms, because clocks differ. This time begins just *before* the client
-    /// sends the acquisition, and again before each renewal that the server confirms. When the validity ends or a loss is
-    /// reported, the result becomes false and stays false. There is one exception: after `Guard::transaction` (feature
-    /// `mysql`) has committed, the result may be true again. Time passes between this check and the caller's next step, so
-    /// the lock may be lost in between.
+    /// sent the last confirmed acquisition or renewal. When the validity ends or a loss is reported, the result becomes
+    /// false and stays false. There is one exception: after `Guard::transaction` (feature `mysql`) has committed, the result
+    /// may be true again. The lock may be lost between this check and the caller's next step.
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }

@@ -138,10 +138,9 @@ impl OwnedGuard {
     /// [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends. Errors are only
     /// logged (feature `tracing`).
     ///
-    /// [`Client::shutdown`](crate::Client::shutdown) sends the remaining release requests for at most one `command_timeout`.
-    /// So does the drop of the last clone, lock and guard of the client. **If the process ends before the release is sent,
-    /// the lock stays taken until its lease ends.** After a shutdown this call waits for the server, like
-    /// [`OwnedGuard::unlock`].
+    /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the client's last handle send the remaining requests
+    /// for at most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its
+    /// lease ends.** After a shutdown this call waits for the server, like [`OwnedGuard::unlock`].
     ///
     /// # Examples
     ///

@@ -7,8 +7,7 @@ use crate::lock::Lock;
 use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_CUT, shown_token};
 
 impl Lock {
-    /// Queries the store for the holders of the lock, their processes, the remaining lease and the number of listening
-    /// processes.
+    /// Queries the store for the lock's holders, their processes, the remaining lease and the number of listening processes.
     ///
     /// For a side of a read-write lock, the result describes both sides. The query writes nothing.
     ///
@@ -107,7 +106,6 @@ impl Lock {
         Ok(told.into_iter().next().unwrap_or_else(free))
     }
 
-    /// Returns an error for a `MultiLock`, because each of its locks has its own hold.
     fn is_one(&self) -> Result<()> {
         self.raw_lock.ready()?;
         if self.raw_lock.parts.is_some() {

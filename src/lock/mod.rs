@@ -64,7 +64,6 @@ pub struct Lock {
     pub(crate) database: Option<Arc<MySql>>,
 }
 
-/// Bounds for the arguments of `Lock::with_backoff`.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -142,8 +141,7 @@ impl Lock {
     /// listen for messages may notice such an unlock up to one second later.
     ///
     /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. With other values, operations return
-    /// [`Error::InvalidConfig`]. Without this method a [`spin_lock`](crate::Client::spin_lock) polls with pauses of 1 to 128
-    /// ms.
+    /// [`Error::InvalidConfig`]. Without this method a [`spin_lock`](crate::Client::spin_lock) pauses for 1 to 128 ms.
     ///
     /// # Examples
     ///
