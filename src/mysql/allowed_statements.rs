@@ -1,7 +1,7 @@
-//! The statements that may run in the transaction of a lock.
+//! The statements that users can run in the transaction of a lock.
 
-/// Returns whether a statement may set a user variable or acquire a named lock. Both outlive the transaction, so the
-/// connection is not used again.
+/// Returns whether a statement can set a user variable or acquire a named lock. Both outlive the transaction, so the
+/// connection is then closed after the transaction.
 pub(crate) fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();
@@ -16,7 +16,7 @@ pub(crate) const ALLOWED: [&str; 12] = [
     "EXPLAIN", "DESCRIBE", "DESC",
 ];
 
-/// Returns the first word in upper case, after leading comments and `(`.
+/// Returns the first word of a statement in upper case. Leading comments and `(` are skipped.
 pub(crate) fn first_word(statement: &str) -> Option<String> {
     let mut rest = statement;
     loop {

@@ -52,8 +52,8 @@ impl Client {
     /// The row of a lock stays after an unlock, because it contains the fencing token. Without this call, names that are
     /// used only once would fill the table. This call needs the right `DELETE`.
     ///
-    /// The first fencing token of a deleted name is the server's time. So the tokens of a name keep rising, unless the
-    /// server's clock goes back by more than `free_for`, for example at a failover. One hour is a safe `free_for`.
+    /// When a lock is acquired after its row was deleted, its first fencing token is the server's time. So its tokens keep
+    /// rising, unless the server's clock goes back by more than `free_for`, for example at a failover. One hour is safe.
     ///
     /// # Errors
     ///

@@ -11,17 +11,17 @@ use crate::mysql::transaction::{IDLE_LIMIT, Tx};
 use crate::stores::mysql::values::{Value, literal};
 use crate::stores::mysql::{KeyedTable, LockedRows, MySql, Session};
 
-/// A set of lockable rows: the rows of a table by primary key, or named rows.
+/// A set of rows that can be locked: the rows of a table, found by primary key, or rows that this library creates by name.
 #[derive(Clone, Debug)]
 pub struct RowTarget {
     keyed: Option<KeyedTable>,
 }
 
 impl RowTarget {
-    /// Returns the rows of `table`, whose primary key is the single column `key`.
+    /// Returns the rows of `table`. The column `key` must be the whole primary key of `table`.
     ///
     /// If `key` is not the primary key, the first lock of a row returns [`DatabaseError::Schema`]. Without an index the
-    /// server would lock every row that it reads. The key is an integer, text, bytes, a date or a date with time.
+    /// server would lock every row that it reads. The key must be an integer, text, bytes, a date or a date with time.
     ///
     /// # Errors
     ///
@@ -32,9 +32,9 @@ impl RowTarget {
         Ok(RowTarget { keyed })
     }
 
-    /// Returns the rows of a table of this library, each identified by a name of at most 255 bytes.
+    /// Returns the rows of a table that this library owns. Each row has a name of at most 255 bytes.
     ///
-    /// The first lock of a name inserts its row, which stays. [`Client::create_tables`] creates the table.
+    /// The first lock of a name inserts its row. The row then stays. [`Client::create_tables`] creates the table.
     pub fn named() -> RowTarget {
         RowTarget { keyed: None }
     }
@@ -185,7 +185,7 @@ impl RowLock {
         })
     }
 
-    /// Locks the row if it is free; `None` if another transaction has locked it.
+    /// Locks the row if it is free. Returns `None` if another transaction has locked the row.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Locks several rows in one transaction. Each call locks its rows in key order, so two calls never deadlock.
+    /// Locks several rows in one transaction. Each call locks its rows in key order, so two such calls never deadlock.
     ///
     /// The call locks all rows or none. The isolation level is [`Isolation::ReadCommitted`] and the idle limit 60 s.
     ///

@@ -18,10 +18,10 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The open transaction of a lock. It runs the holder's statements.
 ///
-/// The transaction ends with its guard or closure. Statements that would end the transaction or change its session return
-/// [`Error::Unsupported`]. The session has the server's time zone, and the server's `sql_mode` plus strict mode: a value
-/// that does not fit its column is an error. After a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the
-/// server may have rolled the transaction back, so every later statement and the commit fail with the same error.
+/// Statements that would end the transaction or change its session return [`Error::Unsupported`]. The session has the
+/// server's time zone, and the server's `sql_mode` plus strict mode: a value that does not fit its column is an error. After
+/// a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server may have rolled the transaction back, so every
+/// later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. User variables
 /// and named locks (`GET_LOCK`) of a statement end with the transaction. If a stored function or trigger sets them, they may
@@ -122,8 +122,8 @@ impl Guard {
     ///
     /// The transaction first locks the row of the lock. So no other client can acquire the lock until the transaction ends,
     /// even if the lease ends earlier. `work` therefore writes while the lock is held, or writes nothing. The transaction
-    /// commits if `work` returns `Ok`, and rolls back if `work` returns `Err` or panics. The data must be in the database of
-    /// the lock (a client of a `mysql://` URL).
+    /// commits if `work` returns `Ok`, and rolls back if `work` returns `Err` or panics. The data must be in the same
+    /// database as the lock. So the client must have a `mysql://` URL.
     ///
     /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease. It turns
     /// true again after the commit, which starts a new lease. Inside `work`, a re-entry or an unlock of this lock by the

@@ -63,8 +63,8 @@ pub struct Versioned {
 }
 
 impl Client {
-    /// Returns a handle for optimistic updates of `columns` of `table`, whose primary key is the single column `key`,
-    /// without I/O.
+    /// Returns a handle for optimistic updates of `columns` of `table`. The column `key` must be the whole primary key of
+    /// `table`. This call does no I/O.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Versioned {
         }
     }
 
-    /// Reads a row; `None` if no row has this key.
+    /// Reads a row. Returns `None` if no row has this key.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl Versioned {
         store.write_row(&self.table, key, row, &changes.0, &subject)
     }
 
-    /// Reads the row, lets `work` compute changes, and writes them; repeats after a change by another writer.
+    /// Reads the row, lets `work` compute changes, and writes them. Starts again if another writer changed the row.
     ///
     /// `work` may run several times, so it should only read and calculate. From the second conflict on, the call pauses for
     /// 1 to 20 ms before each attempt. The attempts run outside of any transaction.

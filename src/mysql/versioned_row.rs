@@ -9,8 +9,8 @@ use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    /// The values of the requested columns. The last value is the row's version (its `Check` column), which an update
-    /// compares before it writes.
+    /// The values of the requested columns. The last value is that of the `Check` column. An update writes only if the row
+    /// still has this value.
     pub(crate) row: Row,
 }
 
@@ -68,7 +68,7 @@ impl VersionedRow {
         all.split_last().map_or(all, |(_, asked_for)| asked_for)
     }
 
-    /// Returns the key.
+    /// Returns the primary key of the row.
     pub fn key(&self) -> &Value {
         &self.key
     }

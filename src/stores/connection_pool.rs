@@ -131,7 +131,7 @@ impl<C: Send + 'static> Slots<C> {
 
     pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
         let pool = self.pool().ok()?;
-        // The other slots return to the pool after the search.
+        // Slots that do not match stay borrowed until the search ends.
         let mut others = Vec::new();
         while let Some(slot) = pool.try_get() {
             if is_such(&slot) {

@@ -7,7 +7,7 @@ use crate::store::Store;
 pub(crate) struct Member {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lock: LockId,
-    /// Set by `MultiStore::new`.
+    /// The index in `MultiStore::members`. `MultiStore::new` sets it.
     pub(crate) index: usize,
     /// Keeps the client of the store open.
     pub(crate) _keep: Arc<dyn Any + Send + Sync>,
@@ -29,7 +29,7 @@ impl Member {
         }
     }
 
-    /// Two members with the same server and the same name are one lock.
+    /// Returns the server and the name. Two members with equal results are one lock.
     pub(crate) fn identity(&self) -> (String, Arc<str>) {
         let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
         (place, Arc::clone(&self.lock.name))

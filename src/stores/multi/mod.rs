@@ -103,8 +103,8 @@ impl MultiStore {
     }
 
     /// Returns a refusal if the member that refused the last attempt is held now. Without this query, the attempt would
-    /// acquire the members before it and release them again. Each release would wake other waiters. The first member is not
-    /// queried, because no member is before it.
+    /// acquire the members before that one, and release them again. Each release would wake other waiters. The first member
+    /// is not queried, because no member is before it.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
         // Quorums are not queried. Their `inspect` counts silent nodes as locked, so an outage would look like a refusal.
@@ -124,7 +124,7 @@ impl MultiStore {
             })
     }
 
-    /// Tries to release what the request acquired or may still acquire. Returns whether this succeeded at all members.
+    /// Tries to release what the request `in_doubt` acquired or can still acquire. Returns true if all members released it.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {
@@ -138,7 +138,7 @@ impl MultiStore {
                 visitor: member.visitor(&in_doubt.visitor),
                 ..part
             };
-            // If a member returns an error, the engine calls again later.
+            // If a member returns an error, the engine calls `resolve` again later.
             let by = share(deadline, index + 1);
             let resolved = member.store.resolve(&mut [&mut part], by).pop();
             if matches!(resolved, Some(Ok(true))) {
@@ -149,7 +149,7 @@ impl MultiStore {
     }
 }
 
-/// The locks that refuse `lock` while they are held. A reader does not refuse other readers.
+/// The locks that prevent an acquisition of `lock` while they are held. A reader does not refuse other readers.
 fn refusing_locks(lock: &LockId) -> [Option<LockId>; 2] {
     let rules = lock.kind.rules();
     let other = rules.side.map(|side| LockId {
@@ -224,7 +224,7 @@ impl Store for MultiStore {
                     outcome => outcome,
                 };
             }
-            // Here a first acquisition was not granted, or a hold was lost. So no member may stay acquired.
+            // Here a first acquisition was not granted, or a hold was lost. So all members must be released.
             let taken = if is_first { index } else { self.members.len() };
             for index in 0..taken {
                 in_doubt.set(index, Some(0));

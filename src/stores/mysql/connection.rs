@@ -64,8 +64,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection. Without a duplicate descriptor, the read timeout cannot be changed later, so it is
-    /// `longest_answer` or more.
+    /// Opens a connection. Without a duplicate descriptor, the read timeout cannot be changed later. In that case, the read
+    /// timeout is at least `longest_answer`.
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
@@ -201,8 +201,8 @@ impl Connection {
         is_set
     }
 
-    /// Returns an idle connection if it is usable until `deadline`. After `check_idle_after`, a firewall may have dropped
-    /// the connection silently. So the server has to answer a ping in a quarter of the remaining time.
+    /// Returns an idle connection if a call with this deadline can use it. After `check_idle_after`, a firewall may have
+    /// dropped the connection silently. So the server has to answer a ping in a quarter of the remaining time.
     pub(super) fn alive(
         mut self,
         deadline: Instant,

@@ -37,7 +37,7 @@ pub(super) struct Column {
 pub(super) struct Table(Vec<Column>);
 
 impl MySql {
-    /// Returns the result of `check` on a table. Each client queries the description once, and once more after each failed
+    /// Returns the result of `check` on a table. Each client requests the description once, and again after each failed
     /// check.
     pub(super) fn checked<T>(
         &self,
@@ -91,8 +91,8 @@ impl Table {
         found.ok_or_else(|| format!("it has no column `{name}`"))
     }
 
-    /// Returns the column `name`, which must be the primary key of an InnoDB table. A search by any other column would lock
-    /// every row that it reads.
+    /// Returns the column `name`, which must be the primary key of an InnoDB table. A search without an index would lock
+    /// every row that the server reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
         let table = self.0.first().ok_or(MISSING)?;
         let engine = table.engine.as_deref().unwrap_or("a view");

@@ -9,7 +9,7 @@
 /// The server's time in microseconds since 1970. Unlike `UNIX_TIMESTAMP`, it does not depend on the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// A reply of this value or more means that another visitor holds the lock. The excess is the remaining lease in µs.
+/// A reply of this value or more means that another owner holds the lock. The excess is the remaining lease in µs.
 ///
 /// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;
@@ -18,13 +18,13 @@ pub(crate) const BUSY: u64 = 1 << 62;
 pub(crate) struct Statements {
     /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which the statement fails with error 1048.
     ///
-    /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy dropped the reply.
+    /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy removed both from the reply.
     pub(crate) acquire: String,
-    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if the visitor does not hold the lock or the
+    /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if `:o` does not hold the lock or the
     /// request is late. The statement never shortens the lease, because it may wait for the row and take effect after a
     /// later request.
     pub(crate) enter: String,
-    /// Like `enter`, but may shorten the lease, so it must never be sent twice.
+    /// Like `enter`, but this statement can shorten the lease, so it must never be sent twice.
     pub(crate) leave: String,
     /// `:r`, `:o`, `:us`, `:t`. Returns the same as `enter`.
     pub(crate) renew: String,
@@ -32,8 +32,8 @@ pub(crate) struct Statements {
     /// as `enter`. The statement may be sent twice: a second copy finds the successor in the row, changes nothing and
     /// returns the same token.
     pub(crate) transfer: String,
-    /// `:r`, `:o`. Returns 2 if the lease had not ended. Returns 1 if the lease had ended, but no other visitor had acquired
-    /// the row. Returns 0 if the visitor does not own the row.
+    /// `:r`, `:o`. Returns 2 if the lease had not ended. Returns 1 if the lease had ended, but no other owner had acquired
+    /// the row. Returns 0 if `:o` does not own the row.
     pub(crate) release: String,
     /// `:r`. Returns a positive number if the lock was held.
     pub(crate) force_release: String,
@@ -78,9 +78,9 @@ impl Statements {
         let longer = format!("expires_at = GREATEST(expires_at, {LEASED})");
         let freed = "holds = 0, expires_at = UTC_TIMESTAMP(6), owner = NULL";
         Statements {
-            // A late request inserts a NULL name, which fails with error 1048. If another visitor holds the lock,
+            // A late request inserts a NULL name, which fails with error 1048. If another owner holds the lock,
             // LAST_INSERT_ID must be overwritten. Otherwise the client would read the time of the rejected insert as a
-            // token. A second copy of the request finds its own visitor in the row. That copy keeps the count and does not
+            // token. A second copy of the request finds its own `:o` in the row. That copy keeps the count and does not
             // shorten the lease, because later requests may have changed both. If assignments see new values, `owner` is
             // already set when `expires_at` is assigned. In that case, only `acquired_at` shows whether the grant is new.
             acquire: format!(

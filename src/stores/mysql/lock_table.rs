@@ -27,7 +27,7 @@ pub(super) enum Change<'a> {
     /// An inner unlock. The number is the new count.
     Leave(u32),
     Lease,
-    /// A hand-off to this claim.
+    /// A hand-off of the lock. The claim is that of the next holder.
     Owner(&'a Claim),
 }
 
@@ -199,7 +199,7 @@ impl MySql {
         let refused = |left| Ok(Outcome::Refused(Refusal::until(Some(left))));
         match outcome {
             Ok((0, _)) => {
-                // A proxy dropped the reply. The lock may have been granted, so it is released.
+                // A proxy removed `LAST_INSERT_ID` from the reply. The lock may have been granted, so it is released.
                 self.resolve_one(&mut claim.in_doubt(0), deadline)?;
                 let reason = "the reply has no LAST_INSERT_ID; connect without a proxy, or with one that does not \
                     change replies";
@@ -212,7 +212,7 @@ impl MySql {
                 claim.in_doubt(copies.latest_effect()),
                 self.unknown_of(claim, "acquire", error),
             )),
-            // No copy of the upsert was sent without a reply.
+            // Every copy of the upsert that was sent got a reply.
             Err(error) => Err(self.error(&claim.name, error)),
         }
     }

@@ -55,7 +55,7 @@ pub(crate) use session::Session;
 /// seconds. An interrupt or a shutdown takes effect after this time at the latest.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// How long after its start a statement may take effect, because it may wait for the table and then for the row.
+/// How long after its start a statement can still take effect, because it may wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
 /// The longest name of a lock in bytes, prefix included.
@@ -101,7 +101,7 @@ impl MySql {
         time::now() + self.command_timeout
     }
 
-    /// The statement must be repeatable, because it may run twice.
+    /// The statement may run twice, so a second run must do no harm.
     pub(crate) fn query<T: FromRow>(
         &self,
         statement: &str,

@@ -268,7 +268,7 @@ impl MySql {
         Ok((!fences.is_empty()).then_some(session))
     }
 
-    /// Extends the lease of a pinned hold in its transaction. Returns whether the row belongs to the hold.
+    /// Extends the lease of a hold in the transaction that `pin` began. Returns whether the row belongs to the hold.
     pub(crate) fn extend_pinned(&self, session: &mut Session, claim: &Claim) -> Result<bool> {
         let params = params! {
             "r" => &*claim.name, "o" => claim.visitor.as_str(), "us" => micros(claim.lease)

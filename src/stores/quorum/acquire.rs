@@ -85,8 +85,8 @@ impl Quorum {
             return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // The engine releases the lost hold at all nodes. A node may still execute an unanswered request until its
-            // expiry, so the expiry is noted.
+            // The engine releases the lost hold at all nodes. A node can still execute an unanswered request. So the call
+            // stores the expiry of each such request for the release.
             if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
                 placement.note_unknown(&open);
             }
@@ -97,7 +97,7 @@ impl Quorum {
         Ok(Outcome::unknown(claim.in_doubt(0), error))
     }
 
-    /// Restores a hold at nodes that lost it, after a majority has renewed the hold.
+    /// Acquires a hold again at nodes that lost it, after a majority of the nodes has renewed the hold.
     pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
         let may_have = bits(nodes);
         // The nodes are noted before the send, so that a concurrent release includes them.

@@ -23,11 +23,11 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// Returns the nodes of `among` to which a request is sent.
+    /// Returns the nodes of `among` to which the caller sends its request, in the order of sending.
     ///
     /// Nodes with a closed circuit come first. If they are fewer than a majority, all nodes with an open circuit follow.
-    /// Each of `holds` is the set of nodes of one hold. If fewer than `needed` of them have a closed circuit, its nodes with
-    /// an open circuit follow too.
+    /// Each of `holds` is the set of nodes of one hold. If fewer than `needed` nodes of a set have a closed circuit, the
+    /// nodes of this set with an open circuit follow too.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {

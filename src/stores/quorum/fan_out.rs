@@ -18,8 +18,8 @@ use crate::stores::quorum::{Quorum, QuorumNode, bit};
 /// One request to each of several nodes. Some requests are already sent; other requests wait for a connection.
 ///
 /// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node timeout
-/// after the start. If a majority is possible only with unconnected nodes, the wait ends at `connected_by`, unless the last
-/// attempt to connect to each of them failed.
+/// after the start. While `is_needed`, the wait ends at `connected_by` instead, unless the last attempt to connect to each
+/// of the awaited nodes failed.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -30,7 +30,7 @@ pub(super) struct FanOut<'a, T> {
     connected_by: Instant,
     /// The end of the wait for nodes whose connections are all in use. It is early enough that time for a reply remains.
     free_by: Instant,
-    /// Whether a majority is possible only with nodes that are not connected yet.
+    /// Set by the caller: whether too few nodes have replied, so that the nodes that are not connected yet are needed.
     pub(super) is_needed: bool,
     /// A time before the first request was sent. The validity of a hold counts from here.
     pub(super) first_sent: BootInstant,
@@ -66,7 +66,7 @@ struct Busy {
     connections: u32,
 }
 
-/// A request gives up after so many new connections that another call took or the server closed.
+/// A request gives up after this number of new connections, if other calls took them or the server closed them.
 const MOST_TRIES: u32 = 64;
 
 /// How often a wait for replies checks whether a connection has become ready.

@@ -28,7 +28,7 @@ impl Quorum {
             });
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
-            // A node without a vote may have lost the hold, so its reply "free" counts as no reply.
+            // A node without a vote (see `quarantine.rs`) may have lost the hold. So its reply "free" counts as no reply.
             let answer = answer.and_then(|holding| match self.without_vote(index) {
                 Some(error) if !holding.is_locked => Err(error),
                 _ => {

@@ -33,7 +33,7 @@ struct Link {
 #[derive(Clone, Debug)]
 pub(super) enum Linked {
     Ready,
-    /// The connection is ready, but the node has no vote.
+    /// The connection is ready, but the grants of the node do not count.
     NoVote(Quarantined),
     Failed(Error),
 }

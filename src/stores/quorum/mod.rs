@@ -1,9 +1,9 @@
 //! Redlock: a lock on several independent servers, which is held while a majority of them grants it.
 //!
 //! The algorithm is that of the [Redis
-//! documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Each request goes to all nodes
-//! before the first reply is read. The validity of a hold counts from a time before its first request was sent. A node that
-//! may have lost granted locks has no vote: its grants do not count (`quarantine.rs`).
+//! documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Each request is sent to all
+//! connected nodes before the first reply is read. The validity of a hold counts from a time before its first request was
+//! sent. A node that may have lost granted locks has no vote: its grants do not count (`quarantine.rs`).
 
 mod acquire;
 mod breaker;

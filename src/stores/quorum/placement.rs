@@ -17,7 +17,7 @@ pub(super) struct Placement {
     pub(super) open: SmallVec<[OpenRequest; 2]>,
 }
 
-/// A request of a hold. Its reply was not read, so the node may execute the request later.
+/// A request for a hold. Its reply was not read, so the node can still execute the request.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     pub(super) node: usize,
@@ -34,8 +34,8 @@ impl Quorum {
         placement.map_or(self.all(), |it| it.nodes)
     }
 
-    /// Removes the placement of a hold, and returns the nodes that may have the hold. Only these nodes stay in doubt, with
-    /// the requests that they may execute later.
+    /// Removes the placement of a hold, and returns the nodes that may have the hold. `in_doubt` then lists only these nodes
+    /// and the nodes that can still execute a request, with its expiry.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) -> u64 {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         let nodes = placement.as_ref().map_or(self.all(), |it| it.nodes);
@@ -58,7 +58,7 @@ impl Placement {
         }
     }
 
-    /// Notes a request that the node may execute until `answered` is set or `not_after` has passed. Several such requests at
+    /// Notes a request that the node can execute until `answered` is set or `not_after` has passed. Several such requests at
     /// one node become one entry with the latest expiry. No single reply proves that all of them have run, so the flag of
     /// that entry is never set.
     pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {

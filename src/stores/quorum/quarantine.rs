@@ -1,4 +1,4 @@
-//! The right to vote in a quorum. A node that may have lost granted locks has no vote until their leases have ended.
+//! The vote of a node: whether its grants count. A node without a vote may have lost granted locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::stores::redis::Identity;
 /// The servers of one quorum as they were last identified.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// No client of these nodes is granted a longer lease.
+    /// The longest lease of any client of these nodes.
     max_lease: Duration,
     trusts_new_nodes: bool,
     nodes: Mutex<Vec<Option<SeenRun>>>,
@@ -22,7 +22,7 @@ struct SeenRun {
     history: Arc<str>,
     /// Whether granted locks survive a restart.
     remembers: bool,
-    /// The times at which the identity of the server was last requested and received.
+    /// `asked` and `told` are the times at which the identity of the server was last requested and received.
     asked: BootInstant,
     told: BootInstant,
     abstains: Option<(BootInstant, QuarantineReason)>,
@@ -65,7 +65,7 @@ impl Membership {
         }
     }
 
-    /// Notes which server node `index` now is. Returns an error if this server has no vote.
+    /// Notes which server node `index` now is. Returns an error if the grants of this server do not count.
     fn admit(
         &self,
         index: usize,

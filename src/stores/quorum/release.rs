@@ -21,8 +21,8 @@ impl Quorum {
     ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = claim.in_doubt(0);
-        // A node may execute an unanswered acquire request after the release. Its expiry is noted before the release is
-        // sent: a reply that arrives during the release does not prove that its request ran before the release.
+        // A node may execute an unanswered acquire request after the release. `forget` reads its expiry before the release
+        // is sent: a reply that arrives during the release does not prove that its request ran before the release.
         let placement = self.forget(&mut in_doubt);
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {

@@ -8,8 +8,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Releases the lock at the nodes in `open`. They granted the request (expiry 0), or may execute it until the given
-    /// expiry. Returns the nodes at which the release failed.
+    /// Releases the lock at the nodes in `open`. These nodes granted the request (expiry 0), or can still execute it until
+    /// its expiry. Returns the nodes at which the release failed.
     pub(super) fn undo(
         &self,
         claim: &Claim,
@@ -27,7 +27,7 @@ impl Quorum {
         (!is_settled).then_some(in_doubt)
     }
 
-    /// Tries to release what the request acquired or may still acquire. Returns whether this succeeded at all nodes.
+    /// Tries to release what the request `in_doubt` acquired or can still acquire. Returns true if all nodes released it.
     fn settle(&self, in_doubt: &mut InDoubt, lease: Duration, deadline: Instant) -> bool {
         in_doubt.list(self.nodes.len());
         let purpose = Purpose::Request;
@@ -57,8 +57,8 @@ impl Quorum {
         in_doubt.is_resolved()
     }
 
-    /// Resolves many requests with one call per node, so that background unlocks keep pace with the acquisitions of the
-    /// client. The nodes are called at the same time, so that a silent node does not delay the other nodes.
+    /// Releases what many requests may have acquired, with one call per node. So background unlocks keep pace with the
+    /// client's acquisitions. The nodes are called at the same time, so that a silent node does not delay the other nodes.
     pub(super) fn resolve_everywhere(
         &self,
         in_doubts: &mut [&mut InDoubt],

@@ -13,7 +13,7 @@ pub(super) enum Vote {
     Granted,
     Refused(Refusal),
     Lacks(LossCause),
-    /// The node may execute the request until this time of its clock in ms.
+    /// The node can still execute the request until this time of its clock in ms.
     Unknown(i64, Error),
     Failed(Error),
     /// The request was sent, and no reply came in time.
@@ -50,7 +50,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
-    /// Whether a majority has granted the request, or no longer can: only `outstanding` replies are to come.
+    /// Whether a majority has granted the request, or cannot grant it even if all `outstanding` replies are grants.
     pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed

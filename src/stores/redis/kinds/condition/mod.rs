@@ -1,4 +1,4 @@
-//! The conditions of a lock. Threads that hold the lock wait for them.
+//! The conditions of a lock. A thread must hold the lock to wait for a condition.
 
 use super::*;
 
