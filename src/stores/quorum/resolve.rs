@@ -8,8 +8,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Releases the lock at the nodes in `open`. These nodes granted the request (expiry 0), or can still execute it until
-    /// its expiry. Returns the nodes at which the release failed.
+    /// Releases the lock at the nodes in `open`, pairs of a node and an expiry. A node with the expiry 0 granted the request.
+    /// Any other node can execute the request until the expiry. Returns an in-doubt request if a release failed.
     pub(super) fn undo(
         &self,
         claim: &Claim,

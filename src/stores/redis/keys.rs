@@ -22,7 +22,8 @@ pub(super) enum Key {
     BehindVisitor(&'static str),
     /// Like `BehindVisitor`. If a thread reads inside its own write lock, the visitor is that of the write lock.
     BehindWriter(&'static str),
-    /// `redlatch_condition:{name}:condition:suffix`, without the braces if the name contains `{`.
+    /// `redlatch_condition:{name}:CONDITION:suffix`, where CONDITION is the name of the condition. Without the braces if the
+    /// name of the lock contains `{`.
     OfCondition(&'static str),
 }
 

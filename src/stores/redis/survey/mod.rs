@@ -80,7 +80,7 @@ impl Redis {
         let (generation, cursor, mut found) = told.map_err(|fault| {
             position.is_over = true;
             let all = format!("{}*", scope.prefix).into();
-            // Only in a Cluster, `name` is the address of the master.
+            // In a Cluster, `name` is the address of the master. Elsewhere it is not an address.
             let node = match &self.topology {
                 Topology::One(node) => node.name(),
                 Topology::Cluster(_) => Arc::clone(&name),

@@ -42,8 +42,8 @@ pub(crate) use writer::Writer;
 const SMALL_BITS: u32 = 22;
 const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 
-/// The largest request number. The smallest is 1, so an integer without a request number is never treated as a numbered
-/// reply.
+/// The largest request number, in the high bits of the integer. The smallest request number is 1, so high bits of 0 mean
+/// that the reply has no request number.
 const NUMBERS: i64 = (1 << 30) - 1;
 
 const UNSOLICITED: &str = "the connection was closed, or has an unsolicited reply";
