@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use fork::Fork;
-use redlatch::{Client, Error, LossCause, MultiLock, OwnedGuard};
+use redlatch::{Client, Error, Lock, LossCause, MultiLock, OwnedGuard};
 
 use crate::invariants::{SLACK, teach};
 use crate::laws::until_queued;
@@ -277,21 +277,26 @@ fn an_owned_multi_lock_is_one_hold() {
     assert!(one.try_lock().unwrap() && two.try_lock().unwrap());
 }
 
-#[test]
-fn unlocks_in_the_background_keep_pace_with_acquisitions_from_afar() {
-    let server = RedisServer::start();
-    let client = Client::open(&delayed_url(server.addr(), ms(10))).unwrap();
+/// Ten threads acquire this many locks each, and unlock them in the background.
+pub(crate) fn unlock_in_background(locks: usize, lock: impl Fn(&str) -> Lock + Sync) {
     thread::scope(|scope| {
-        for worker in 0..10 {
-            let client = &client;
+        for thread in 0..10 {
+            let lock = &lock;
             scope.spawn(move || {
-                for job in 0..50 {
-                    let lock = client.lock(&format!("job:{worker}:{job}"));
+                for number in 0..locks {
+                    let lock = lock(&format!("job:{thread}:{number}"));
                     lock.owned().unwrap().unlock_in_background();
                 }
             });
         }
     });
+}
+
+#[test]
+fn unlocks_in_the_background_keep_pace_with_acquisitions_from_afar() {
+    let server = RedisServer::start();
+    let client = Client::open(&delayed_url(server.addr(), ms(10))).unwrap();
+    unlock_in_background(50, |name| client.lock(name));
     // One after the other they would take 10 s.
     client.shutdown();
     assert_eq!(server.int(&["DBSIZE"]), 0);

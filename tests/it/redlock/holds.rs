@@ -9,6 +9,7 @@ use super::{
     LONG, SLACK, all_free, all_have, builder, no_quorum, nodes_with_key, redlock, servers,
 };
 
+use crate::owned::unlock_in_background;
 use crate::support::{RedisServer, delayed_url, eventually, ms};
 
 /// The count of the only hold on each server; 0 where it has no hold.
@@ -305,17 +306,7 @@ fn unlocks_in_the_background_keep_pace_at_distant_nodes() {
         .map(|server| Client::open(&delayed_url(server.addr(), ms(10))).unwrap());
     let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
     let redlock = redlock.build().unwrap();
-    thread::scope(|scope| {
-        for worker in 0..10 {
-            let redlock = &redlock;
-            scope.spawn(move || {
-                for job in 0..50 {
-                    let lock = redlock.lock(&format!("job:{worker}:{job}"));
-                    lock.owned().unwrap().unlock_in_background();
-                }
-            });
-        }
-    });
+    unlock_in_background(50, |name| redlock.lock(name));
     // One after the other they would take 10 s.
     redlock.shutdown();
     for server in &servers {

@@ -219,39 +219,18 @@ fn after_an_undone_hold_a_refusal_counts_if_one_holder_stays() {
 
 #[test]
 fn holders_that_come_and_go_do_not_extend_an_outage() {
-    let (lock, began) = (name(), time::now());
-    let at = |seconds: u32| Time {
-        now: began + SECOND * seconds,
-        end: None,
+    let by = |holder: &str| Refusal {
+        holder: Some(holder.into()),
+        ..refused()
     };
-    let polls = Backoff::of_polls();
-    let mut waiting = Waiting::new(&lock, &TIMEOUTS, false, false, polls, at(0));
-    let undone = || {
-        let lock = Arc::clone(&lock);
-        Err(Error::NotReplicated {
-            lock,
-            node: "node".into(),
-            acknowledged: 0,
-            wanted: 1,
-        })
-    };
-    waiting.on_reply(undone(), at(0));
-    for (second, holder) in (1..9).zip(["one", "two"].into_iter().cycle()) {
-        let refusal = Refusal {
-            holder: Some(holder.into()),
-            ..refused()
-        };
-        let told = waiting.on_reply(Ok(refusal), at(second));
-        assert_eq!(told, News::Refused { is_usable: false });
-    }
-    waiting.on_reply(undone(), at(9));
-    let time = at(9);
-    let (queue, messages) = (None, None);
-    let next = waiting.next(Seen {
-        time,
-        queue,
-        messages,
-    });
+    let refusals = (1..9).zip(["one", "two"].into_iter().cycle());
+    let refusals = refusals.map(|(second, holder)| (second, Ok(by(holder))));
+    let mut answers = vec![(0, Err(undone()))];
+    answers.extend(refusals);
+    answers.push((9, Err(undone())));
+    let (news, next) = told(None, answers);
+    let useless = News::Refused { is_usable: false };
+    assert!(news[1..9].iter().all(|it| *it == useless), "{news:?}");
     assert!(
         matches!(next, Next::Return(Err(Error::NotReplicated { .. }))),
         "{next:?}"
