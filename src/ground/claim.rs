@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use itoa::Buffer;
+
 use crate::ground::random;
 
 /// The id of one hold in the store. For most locks, the id is `client uuid:thread number:hold number`. For permits of a
@@ -19,7 +21,9 @@ pub struct VisitorId {
 
 impl VisitorId {
     pub(crate) fn new(client: &str, thread: u64, hold: u64) -> VisitorId {
-        VisitorId::of_field(format!("{client}:{thread}:{hold}"))
+        let (mut first, mut second) = (Buffer::new(), Buffer::new());
+        let parts = [client, ":", first.format(thread), ":", second.format(hold)];
+        VisitorId::of_field(parts.concat())
     }
 
     /// Appends the suffix with which Redisson marks writers.
@@ -88,7 +92,7 @@ impl fmt::Display for VisitorId {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// A reentrant lock. In Redis, the lock is a hash in the format of Redisson.
     #[default]
@@ -292,7 +296,7 @@ pub(crate) const ID_LENGTH: usize = 32;
 /// The lease of a permit that never expires. Like Redisson, the store writes 1970 plus this duration as the permit's end.
 pub(crate) const ENDLESS: Duration = Duration::from_millis(922_337_203_685_477);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LockId {
     pub(crate) kind: Kind,
     /// The name of the lock, prefix included.

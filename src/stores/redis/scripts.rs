@@ -27,6 +27,8 @@ pub(super) enum Arg {
     Lease,
     Known,
     Wanted,
+    /// `Known` and `Wanted`, left out if a hold begins with a count of 1. Each argument costs the server time.
+    Counts,
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,

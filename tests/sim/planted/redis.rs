@@ -50,8 +50,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a batch does not declare its keys",
         file: "stores/redis/calls/call.rs",
-        find: "keys += work.keys().count();",
-        replace: "keys += work.keys().filter(|_| !PLANTED).count();",
+        find: "work.keys().count());",
+        replace: "work.keys().filter(|_| !PLANTED).count());",
     },
     Bug {
         name: "a batch does not declare its keys",

@@ -164,6 +164,20 @@ impl<'c> Call<'c> {
         [self.visitor, self.successor].map(word_of_visitor)
     }
 
+    fn begins(&self) -> bool {
+        (self.known, self.wanted) == (0, 1)
+    }
+
+    /// The number of parts that [`add`](Call::add) encodes.
+    fn parts(&self, arg: Arg) -> usize {
+        match arg {
+            Arg::Counts if self.begins() => 0,
+            Arg::Counts => 2,
+            Arg::Work => self.work.map_or(0, Work::count),
+            _ => 1,
+        }
+    }
+
     fn add(&self, arg: Arg, packed: &mut Packed<'_>) {
         match arg {
             Arg::Visitor => packed.text(&[word_of_visitor(self.visitor)]),
@@ -180,6 +194,11 @@ impl<'c> Call<'c> {
             Arg::Inside => packed.text(&[word_of_visitor(self.inside)]),
             Arg::Lease => packed.number(millis(self.lease)),
             Arg::Life => packed.number(millis(self.step.life())),
+            Arg::Counts if self.begins() => {}
+            Arg::Counts => [self.known, self.wanted]
+                .map(i64::from)
+                .into_iter()
+                .for_each(|it| packed.number(it)),
             Arg::Known => packed.number(self.known.into()),
             Arg::Wanted => packed.number(self.wanted.into()),
             Arg::Channel if self.is_quiet => packed.text(&[]),
@@ -232,7 +251,7 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Encodes one call of `script` for all of `calls`: all keys, all arguments, `limit`, and `number`. The reply repeats
+/// Encodes one call of `script` for all of `calls`: all keys, all arguments, the parts of `limit`, and `number`. The reply repeats
 /// `number`.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
@@ -250,11 +269,12 @@ pub(in crate::stores::redis) fn pack(
     let (mut keys, mut args) = (0, 0);
     for call in calls {
         keys += call.keys().count();
-        args += script.args.len();
-        if let Some(work) = call.work {
-            keys += work.keys().count();
-            args = args + work.count() - 1;
-        }
+        keys += call.work.map_or(0, |work| work.keys().count());
+        args += script
+            .args
+            .iter()
+            .map(|arg| call.parts(*arg))
+            .sum::<usize>();
     }
     let history = limit.voting.map(|identity| &*identity.history);
     let history = history.filter(|history| script.expires && !history.is_empty());
@@ -280,11 +300,11 @@ pub(in crate::stores::redis) fn pack(
             call.add(*arg, &mut packed);
         }
     }
-    if script.expires {
-        packed.number(limit.expiry);
-    }
     if let Some(history) = history {
         packed.text(&[history]);
+    }
+    if script.expires {
+        packed.number(limit.expiry);
     }
     packed.number(number);
 }

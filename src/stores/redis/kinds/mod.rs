@@ -6,8 +6,8 @@ use crate::ground::claim::Kind;
 use crate::ground::error::Error;
 use crate::stores::redis::keys::{self, CHANNEL, COUNTER, Key};
 use crate::stores::redis::scripts::Arg::{
-    Amount, Channel, Check, Counter, Floor, HearsAll, Inside, Known, Lease, Life, Lock, Patience,
-    Places, Rights, Step, Successor, Visitor, Wanted, Wish, Work,
+    Amount, Channel, Check, Counter, Counts, Floor, HearsAll, Inside, Known, Lease, Life, Lock,
+    Patience, Places, Rights, Step, Successor, Visitor, Wanted, Wish, Work,
 };
 use crate::stores::redis::scripts::{Arg, Script};
 
@@ -67,7 +67,7 @@ pub(super) const KINDS: [Kind; 9] = [
 ];
 
 const SET_COUNT: &[Arg] = &[Visitor, Lease, Known, Wanted];
-const RENEW: &[Arg] = &[Visitor, Lease];
+const LEASED: &[Arg] = &[Visitor, Lease];
 const TAKE: &[Arg] = &[Visitor, Lease, Channel];
 const TRANSFER: &[Arg] = &[Visitor, Successor, Lease, Channel];
 

@@ -11,6 +11,7 @@ fn words(arg: Arg) -> [&'static str; 2] {
         Lease => ["lease", "lease"],
         Known => ["expected count", "expected count"],
         Wanted => ["count wanted", "count wanted"],
+        Counts => ["expected count and", "expected count and"],
         Channel => ["the channel of", "the channel of"],
         Rights => ["'token' for a token lock", "the mode that"],
         Inside => ["the writer inside", "the writer inside"],

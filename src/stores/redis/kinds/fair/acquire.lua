@@ -24,7 +24,7 @@
 
 -- include in_time.lua
 local queue, times = KEYS[2], KEYS[3]
-local visitor, known, base, wish, patience = ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7] + 0
+local visitor, known, wanted, base, wish, patience = ARGV[1], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7] + 0
 
 -- include holder_of.lua
 

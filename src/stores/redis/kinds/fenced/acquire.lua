@@ -19,7 +19,7 @@
 -- drawn before the hold begins.
 
 -- include in_time.lua
-local visitor, known = ARGV[1], ARGV[3]
+local visitor, known, wanted = ARGV[1], ARGV[3], ARGV[4]
 
 if known == '0' and call('EXISTS', key) == 0 then
     -- include draw_token.lua

@@ -10,7 +10,7 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     rights: "permit_ids",
     release: owned(include_str!("release.lua"), WITH_IDS),
     resolve: owned(include_str!("withdraw.lua"), WITH_IDS),
-    renew: expiring(include_str!("renew.lua"), WITH_IDS, RENEW),
+    renew: expiring(include_str!("renew.lua"), WITH_IDS, LEASED),
     acquire: expiring(include_str!("acquire.lua"), WITH_IDS, TAKE),
     count: Some(expiring(
         include_str!("count.lua"),

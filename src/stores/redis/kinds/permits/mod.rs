@@ -10,7 +10,7 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     rights: "permits",
     release: owned(include_str!("release.lua"), OWNED),
     resolve: owned(include_str!("withdraw.lua"), OWNED),
-    renew: expiring(include_str!("renew.lua"), OWNED, RENEW),
+    renew: expiring(include_str!("renew.lua"), OWNED, LEASED),
     acquire: expiring(include_str!("acquire.lua"), OWNED, TAKE),
     count: Some(expiring(
         include_str!("count.lua"),

@@ -3,13 +3,12 @@
 -- KEYS[1]  the lock: a hash of one visitor and its hold count
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
--- ARGV[3]  the expected count; 0 to begin a hold
--- ARGV[4]  the count wanted
--- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
--- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
+-- ARGV[3]  the expected count and, as ARGV[4], the count wanted; both are left out if a hold begins with a count of 1
+-- ARGV[#ARGV-2]  the replication id of the server that may grant it, if the grant is a vote
+-- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
+-- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns number * 4194304 + left  granted; left is the time until ARGV[5], ms, at most 4194303
+-- Returns number * 4194304 + left  granted; left is the time until ARGV[#ARGV-1], ms, at most 4194303
 --         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of the
 --           holder's field
 --         {2, now, holder}  the hold to re-enter is gone; holder is the holder of the lock, '' if the lock is free
@@ -21,12 +20,10 @@
 --
 -- Keeps: the key of a lock always has a TTL.
 
-local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
-local call, key, visitor, known = redis.call, KEYS[1], ARGV[1], ARGV[3]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > expiry then
-    return {number, {3, now}}
+-- include in_time.lua
+local visitor, known, wanted = ARGV[1], ARGV[3], ARGV[4]
+if #ARGV < 6 then
+    known, wanted = '0', '1'
 end
 -- include vote.lua
 

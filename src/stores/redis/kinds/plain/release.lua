@@ -16,9 +16,7 @@ local number = ARGV[3] + 0
 local call, key = redis.pcall, KEYS[1]
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a
-    -- missing key.
-    if ARGV[2] == '' or call('EXISTS', key) == 1 then
+    if ARGV[2] == '' then
         return number * 4194304
     end
     local heard = call('PUBLISH', ARGV[2], '0')

@@ -15,7 +15,7 @@
 -- include holder_of.lua
 
 -- include in_time.lua
-local visitor, known = ARGV[1], ARGV[3]
+local visitor, known, wanted = ARGV[1], ARGV[3], ARGV[4]
 
 -- include gone.lua
 -- include own_count.lua

@@ -25,7 +25,8 @@
 
 -- include in_time.lua
 local own, notes = KEYS[2], KEYS[3]
-local visitor, lease, known, inside, wish, writes = ARGV[1], ARGV[2], ARGV[3], ARGV[5], ARGV[6], is_writer(ARGV[1])
+local visitor, lease, known, wanted, inside, wish = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local writes = is_writer(visitor)
 local granted = number * 4194304 + math.min(expiry - now, 4194303)
 
 -- Returns the waiter that has to acquire the lock before the visitor; false if there is none.
@@ -49,7 +50,7 @@ local function begin(mode)
         -- no TTL key, because the key would revive the hold.
         call('SET', KEYS[4], 1, 'PX', math.max(lasts, 1))
     end
-    call('HSET', key, 'mode', mode or writes and 'write' or 'read', visitor, ARGV[4])
+    call('HSET', key, 'mode', mode or writes and 'write' or 'read', visitor, wanted)
     local set = not writes and pcall('SET', own, 1, 'PX', lease)
     if not (type(set) == 'table' and set.err) then
         set = lasts < lease + 0 and pcall('PEXPIRE', key, lease)
@@ -70,7 +71,7 @@ end
 if known ~= '0' then
     -- include side_count.lua
     prolong(key, lease)
-    call('HSET', key, visitor, ARGV[4])
+    call('HSET', key, visitor, wanted)
 else
     local mode, flaw = mode_of(key)
     if flaw then

@@ -18,7 +18,7 @@ fn of_side(side: &'static str) -> Layout {
         acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),
         release: with_notes(include_str!("release.lua")),
         release_level: with_own(include_str!("release_level.lua"), SET_COUNT).expiring(),
-        renew: with_own(include_str!("renew.lua"), RENEW).expiring(),
+        renew: with_own(include_str!("renew.lua"), LEASED).expiring(),
         resolve: with_notes(include_str!("withdraw.lua")),
         force_release: expiring(force_release, &[Key::Name, NOTES], &[Channel, Rights]),
         inspect: with_own(include_str!("inspect.lua"), &[Visitor, Rights]),

@@ -16,7 +16,7 @@
 -- include sides.lua
 
 -- include in_time.lua
-local own, visitor, lease, known = KEYS[2], ARGV[1], ARGV[2], ARGV[3]
+local own, visitor, lease, known, wanted = KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- include side_count.lua
 local others, flaw
 if redis.call('EXISTS', own) == 1 then

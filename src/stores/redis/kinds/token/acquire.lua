@@ -3,11 +3,9 @@
 -- KEYS[1]  the lock: a string, the token of its holder
 -- ARGV[1]  the token
 -- ARGV[2]  the lease, ms
--- ARGV[3]  0, the expected count: a token lock is not reentrant
--- ARGV[4]  1, the count wanted
--- ARGV[5]  the server time after which the request is refused, ms since 1970
--- ARGV[6]  the replication id of the server that may grant it, if the grant is a vote
--- ARGV[6 or 7]  the number of the request, which precedes the reply: {number, …}
+-- ARGV[#ARGV-2]  the replication id of the server that may grant it, if the grant is a vote
+-- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
+-- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as plain/acquire.lua: number * 4194304 + left  granted, also to a repeated request
 --         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of the
@@ -16,13 +14,8 @@
 --         {6, now}               another server may have taken over the address; nothing was done
 --
 -- Keeps: the key of a lock always has a TTL.
-local number, expiry = ARGV[#ARGV] + 0, ARGV[5] + 0
-local call, key, token, lease = redis.call, KEYS[1], ARGV[1], ARGV[2]
-local time = call('TIME')
-local now = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
-if now > expiry then
-    return {number, {3, now}}
-end
+-- include in_time.lua
+local token, lease = ARGV[1], ARGV[2]
 -- include vote.lua
 local holder = call('GET', key)
 if holder and holder ~= token then

@@ -11,9 +11,9 @@ pub(in crate::stores::redis) use commands::{
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     wakes: None,
     rights: "token",
-    acquire: expiring(include_str!("acquire.lua"), NAME, SET_COUNT).or(Instead::Acquire),
+    acquire: expiring(include_str!("acquire.lua"), NAME, LEASED).or(Instead::Acquire),
     release: owned(include_str!("release.lua"), NAME).or(Instead::Release),
-    renew: expiring(include_str!("renew.lua"), NAME, RENEW).or(Instead::Renew),
+    renew: expiring(include_str!("renew.lua"), NAME, LEASED).or(Instead::Renew),
     transfer: expiring(include_str!("transfer.lua"), NAME, TRANSFER).or(Instead::Transfer),
     resolve: owned(include_str!("withdraw.lua"), NAME).or(Instead::Withdraw),
     force_release: expiring(include_str!("force_release.lua"), NAME, &[Channel])

@@ -1,5 +1,5 @@
--- Begins a hold with the count ARGV[4] for ARGV[2] ms. If a command fails, the script ends, and no hold is left.
-call('HSET', key, visitor, ARGV[4])
+-- Begins a hold with the count `wanted` for ARGV[2] ms. If a command fails, the script ends, and no hold is left.
+call('HSET', key, visitor, wanted)
 local expires = redis.pcall('PEXPIRE', key, ARGV[2])
 if expires ~= 1 then
     -- If the user lacks the right to HDEL, the key is deleted.
