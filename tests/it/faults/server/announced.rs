@@ -68,11 +68,12 @@ fn announced_addresses_are_reached_by_a_map() {
         scope.spawn(|| assert!(lock.try_lock_for(SLACK).unwrap()));
         // Messages use a connection to the announced address, too.
         eventually(ms(5000), "somebody listens", || {
-            let shards = node.cmd(&["PUBSUB", "SHARDCHANNELS"]);
-            let plain = node.cmd(&["PUBSUB", "CHANNELS"]);
+            // Servers before Redis 7 have no shard channels.
+            let shards = node.try_cmd(&["PUBSUB", "SHARDCHANNELS"]);
+            let plain = node.try_cmd(&["PUBSUB", "CHANNELS"]);
             [shards, plain]
                 .iter()
-                .any(|it| matches!(it, redis::Value::Array(it) if !it.is_empty()))
+                .any(|it| matches!(it, Ok(redis::Value::Array(it)) if !it.is_empty()))
         });
         guard.unlock().unwrap();
     });

@@ -96,11 +96,6 @@ fn holds_at_a_proxy_that_routes_by_the_first_key_are_kept() {
     thread::sleep(lease);
     let valid = guards.iter().filter(|guard| guard.is_valid()).count();
     assert_eq!(valid, 9);
-    // The server was found to accept one key at a time.
-    let before = servers[1].eval_count();
-    thread::sleep(lease);
-    let more = servers[1].eval_count() - before;
-    assert!(more >= 4 * 2, "{more} renewals of four holds");
 }
 
 /// The error reply for an unknown command.
@@ -180,7 +175,7 @@ fn locks_work_where_a_proxy_passes_only_requests_with_a_key() {
     drop(permits);
     let found = client.check().unwrap();
     let said = format!("{found:?}");
-    for word in ["+subscribe", "INFO", "TIME", "CLIENT", "EVALSHA is refused"] {
+    for word in ["+subscribe", "INFO", "EVALSHA is refused"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(!said.contains("could not be tested"), "{said}");
