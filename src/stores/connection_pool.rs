@@ -142,6 +142,12 @@ impl<C: Send + 'static> Slots<C> {
         None
     }
 
+    pub(crate) fn in_use(&self) -> u32 {
+        let pool = self.pool.lock();
+        let state = pool.as_ref().map(r2d2::Pool::state);
+        state.map_or(0, |it| it.connections.saturating_sub(it.idle_connections))
+    }
+
     pub(crate) fn idle(&self) -> u32 {
         let pool = self.pool.lock();
         pool.as_ref().map_or(0, |it| it.state().idle_connections)

@@ -76,6 +76,15 @@ impl Pools {
         };
         let may_repeat = request == Request::Repeatable;
         let mut slot = borrow(slots, patience(deadline))?;
+        if slot.is_none() && request == Request::Renewal {
+            *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
+        }
+        // The server may be at `max_connections`, so an idle connection for statements is preferred to a new one.
+        if slot.is_none()
+            && let Some(connected) = self.statements.idle_where(Option::is_some)
+        {
+            slot = connected;
+        }
         self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }
 

@@ -24,7 +24,7 @@ mod tests;
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ground::claim::{Claim, LockId, VisitorId};
@@ -81,8 +81,6 @@ pub(crate) struct Quorum {
     placements: Mutex<HashMap<VisitorId, Placement>>,
     /// The smoothed time until a majority has replied, in ns; 0 before the first measurement.
     round_trip: AtomicU64,
-    /// Whether connections for renewals have been requested, so that the first renewal finds them ready.
-    prepared_renewals: AtomicBool,
 }
 
 impl Quorum {
@@ -119,7 +117,6 @@ impl Quorum {
             facts,
             placements: Mutex::default(),
             round_trip: AtomicU64::new(0),
-            prepared_renewals: AtomicBool::new(false),
         };
         quorum.connect_all(deadline)?;
         Ok(quorum)
@@ -175,9 +172,9 @@ impl Store for Quorum {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
         let outcome = self.acquire_by_majority(claim, deadline);
         let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
-        if claim.is_renewed && is_granted && !self.prepared_renewals.swap(true, Ordering::Relaxed) {
+        if claim.is_renewed && is_granted {
             // The attempts to connect run in the background, so this call does not wait for them.
-            for node in &self.nodes {
+            for node in self.nodes.iter().filter(|it| it.node.lacks_renewals()) {
                 node.connect_aside(Purpose::Renewal);
             }
         }

@@ -78,6 +78,10 @@ impl RedisNode {
         }
     }
 
+    pub(crate) fn lacks_renewals(&self) -> bool {
+        self.server.lacks_renewals()
+    }
+
     pub(crate) fn connect(
         &self,
         handle: &NodeHandle,

@@ -1,5 +1,6 @@
 //! A server at `max_connections`.
 
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,43 @@ fn holds_survive_max_connections_at_their_renewal() {
         assert!(guard.is_valid(), "{guard:?}");
         guard.unlock().unwrap();
     }
+}
+
+#[test]
+fn holds_taken_at_max_connections_are_renewed() {
+    let server = server();
+    let database = database_on(&server);
+    let client = quick(&database);
+    assert!(!client.lock("a").is_locked().unwrap());
+    let _full = fill(&database);
+    let guard = client.lock("a").guard().unwrap();
+    thread::sleep(FIRST_RENEWAL * 4);
+    assert!(guard.is_valid(), "{guard:?}");
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn a_burst_at_max_connections_leaves_the_client_usable() {
+    let server = server();
+    let database = database_on(&server);
+    let client = quick(&database);
+    let guard = client.lock("held").guard().unwrap();
+    let _full = fill(&database);
+    let together = Barrier::new(6);
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let (lock, together) = (client.lock(&format!("own:{number}")), &together);
+            scope.spawn(move || {
+                together.wait();
+                // Fails while another thread uses the only connection.
+                drop(lock.try_guard());
+            });
+        }
+    });
+    for _ in 0..5 {
+        assert!(client.lock("other").try_guard().unwrap().is_some());
+    }
+    guard.unlock().unwrap();
 }
 
 #[test]

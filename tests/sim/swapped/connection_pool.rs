@@ -86,6 +86,11 @@ impl<C: Send + 'static> Slots<C> {
         Some(Slot { content, pool })
     }
 
+    pub(crate) fn in_use(&self) -> u32 {
+        let size = self.pool.lock().state.lock().0;
+        size.saturating_sub(self.idle())
+    }
+
     pub(crate) fn idle(&self) -> u32 {
         let idle = self.pool.lock().state.lock().1.len();
         u32::try_from(idle).unwrap_or(u32::MAX)

@@ -160,9 +160,17 @@ impl<'a> Renewals<'a> {
     /// Borrows a connection for renewals. In a quorum, fails if the server's grants do not count.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
-            return server.renewals.borrow(deadline);
+            return server.renewals.borrow(deadline).or_else(|fault| {
+                // At a limit of connections, a connection for requests is used.
+                let other = fault.is_unsent().then(|| server.pool.borrow_ready().ok());
+                other.flatten().ok_or(fault)
+            });
         };
-        match borrow_voting(&server.renewals, Some(handle)) {
+        let borrowed = borrow_voting(&server.renewals, Some(handle));
+        match borrowed.or_else(|none| match none {
+            NotReady::NotConnected => borrow_voting(&server.pool, Some(handle)),
+            none => Err(none),
+        }) {
             Ok((borrowed, _)) => Ok(borrowed),
             Err(NotReady::Unfit(reason)) => Err(CallError::Unfit(reason)),
             Err(_) => Err(CallError::NotSent(

@@ -91,3 +91,39 @@ fn threads_of_a_quorum_share_the_available_connections() {
     assert!(guard.is_valid());
     guard.unlock().unwrap();
 }
+
+#[test]
+fn threads_of_a_client_share_the_available_connections() {
+    let server = RedisServer::start();
+    let client = quick()
+        .command_timeout(ms(4000))
+        .open(&server.url())
+        .unwrap();
+    work(2, ms(300), |name| client.lock(name));
+    let guard = client.lock("held").guard().unwrap();
+    let _full = fill(&server);
+    work(12, ms(1500), |name| client.lock(name));
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
+#[test]
+fn holds_taken_at_maxclients_are_renewed() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let clients = servers.each_ref().map(|server| {
+        let client = quick().watchdog_timeout(ms(900)).open(&server.url());
+        client.unwrap()
+    });
+    let single = clients[0].clone();
+    let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
+    let redlock = redlock.build().unwrap();
+    assert!(!single.lock("a").is_locked().unwrap());
+    assert!(!redlock.lock("b").is_locked().unwrap());
+    let _full = servers.each_ref().map(fill);
+    let guards = [single.lock("a"), redlock.lock("b")].map(|lock| lock.guard().unwrap());
+    thread::sleep(ms(2500));
+    for guard in guards {
+        assert!(guard.is_valid(), "{guard:?}");
+        guard.unlock().unwrap();
+    }
+}
