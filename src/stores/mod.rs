@@ -10,7 +10,8 @@ pub(crate) mod redis;
 
 use std::time::{Duration, Instant};
 
-use crate::ground::time;
+use crate::ground::{sync, time};
+use crate::stores::connection_pool::{Slot, Slots};
 
 /// A request that waits for a connection keeps at least this time for its reply, or half of its remaining time if that is
 /// less.
@@ -21,6 +22,28 @@ const REPLY_TIME: Duration = Duration::from_millis(100);
 pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))
+}
+
+/// How often a thread looks for a free connection if no further connection can be made.
+const LIMIT_POLL: Duration = Duration::from_millis(1);
+
+/// Borrows a slot with a connection, after an attempt to connect has failed. If a limit (`maxclients`, open files) was the
+/// reason, waits for the connections in use.
+pub(crate) fn borrow_connected<C: Send + 'static>(
+    slots: &Slots<C>,
+    is_at_limit: bool,
+    deadline: Instant,
+) -> Option<Slot<C>> {
+    let until = time::now() + patience(deadline);
+    loop {
+        let connected = slots.idle_where(Option::is_some);
+        // The caller's slot counts as in use.
+        let waits = is_at_limit && slots.in_use() > 1 && time::now() < until;
+        if connected.is_some() || !waits {
+            return connected;
+        }
+        sync::sleep(LIMIT_POLL);
+    }
 }
 
 /// Returns the deadline of the next step, if `rest` steps share the time until `deadline` equally.

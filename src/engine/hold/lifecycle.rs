@@ -146,11 +146,13 @@ impl Hold {
     }
 
     /// Reports a hold when its age reaches `long_hold`, and each time that its age has doubled.
-    pub(crate) fn report_if_long(&self) {
-        let (Some(class), Some(held)) = (self.class, self.age()) else {
+    pub(crate) fn report_if_long(&self, now: BootInstant) {
+        let mut state = self.state.lock();
+        let began = state.began.filter(|_| matches!(state.phase, Phase::Held));
+        let (Some(class), Some(began)) = (self.class, began) else {
             return;
         };
-        let mut state = self.state.lock();
+        let held = began.until(now);
         let told_from = state.rare.as_ref().and_then(|it| it.long_from);
         if held >= told_from.unwrap_or(self.client.settings().long_hold) {
             state.rare().long_from = Some(held.saturating_mul(2));

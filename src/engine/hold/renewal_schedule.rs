@@ -19,7 +19,8 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) enum DueAction {
-    Renew,
+    /// Renew the hold, whose validity ends at this moment.
+    Renew(BootInstant),
     /// Do nothing: a renewal of the hold is already queued.
     Waits,
     /// Report the loss: the validity has ended.
@@ -77,7 +78,7 @@ impl Hold {
         }
         match std::mem::replace(&mut state.waits, true) {
             true => DueAction::Waits,
-            false => DueAction::Renew,
+            false => DueAction::Renew(state.valid_until),
         }
     }
 
@@ -113,10 +114,12 @@ impl Hold {
         }
     }
 
-    /// Notes the reply to a renewal or to the release of a level.
+    /// Notes the reply to a renewal or to the release of a level. `life` is the lifetime of the semaphore's key, if the reply
+    /// names it.
     pub(crate) fn confirmed(
         &self,
         in_flight_id: InFlightId,
+        life: Option<Duration>,
         may_run_again: bool,
         now: BootInstant,
     ) {
@@ -126,6 +129,7 @@ impl Hold {
         }
         let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
         if let Some(InFlight { sent, lease, .. }) = request.copied() {
+            state.set_life(sent, life);
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
             if counts {
                 state.confirm(in_flight_id, sent, lease, may_run_again);
@@ -141,10 +145,11 @@ impl Hold {
         state.rare().last_trouble = Some(trouble.to_owned());
     }
 
-    pub(crate) fn plan_end(&self, now: ClockPair) -> NextCheck {
-        let mut state = self.state.lock();
-        let end = state.valid_until;
-        state.note_due(now.instant_of(end), true)
+    /// Returns the end of the validity, if it is in the future and the hold has no timer entry of its own.
+    pub(crate) fn unwatched_end(&self, now: ClockPair) -> Option<BootInstant> {
+        let state = self.state.lock();
+        let is_meant = matches!(state.phase, Phase::Held) && state.due.is_none();
+        Some(state.valid_until).filter(|end| is_meant && now.moment < *end)
     }
 
     /// Plans the next check. Returns `None` if the hold has ended, or if a check is already due.

@@ -75,14 +75,6 @@ impl Hold {
         drop(state);
         self
     }
-
-    pub(crate) fn note_life(&self, in_flight_id: InFlightId, life: Option<Duration>) {
-        let mut state = self.state.lock();
-        let request = state.in_flight.iter().find(|it| it.id == in_flight_id);
-        if let Some(sent) = request.map(|it| it.sent) {
-            state.set_life(sent, life);
-        }
-    }
 }
 
 impl State {

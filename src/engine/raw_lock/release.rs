@@ -88,7 +88,7 @@ impl RawLock {
         match inner.ask_by("release", |store| store.release(claim, left, deadline)) {
             Ok(Outcome::Done(Released { leftover, .. })) => {
                 let now = inner.store.facts().timeline.now();
-                hold.confirmed(in_flight_id, leftover.is_some(), now);
+                hold.confirmed(in_flight_id, None, leftover.is_some(), now);
                 self.inner.watchdog.rewatch(hold);
                 Ok(())
             }

@@ -165,7 +165,10 @@ impl Watchdog {
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let mut holds = Vec::new();
-        self.timer.each(|job| holds.extend(job.hold()));
+        self.timer.each(|job| holds.extend(job.holds()));
+        // A hold of a batch may also have an entry of its own.
+        holds.sort_by_key(Arc::as_ptr);
+        holds.dedup_by(|one, other| Arc::ptr_eq(one, other));
         holds
     }
 
@@ -257,7 +260,7 @@ impl ClockListener for Watchdog {
             None => true,
         });
         if self.running.load(Ordering::Acquire) && self.client.has_watchdog() {
-            self.renew(&holds);
+            self.renew(holds.iter());
         }
     }
 }

@@ -1,6 +1,6 @@
-use std::sync::Arc;
 #[cfg(feature = "test-util")]
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::engine::hold::{DueAction, Hold, NextCheck};
 use crate::engine::timer::Timed;
 use crate::engine::watchdog::Watchdog;
-use crate::ground::clock::ClockPair;
+use crate::ground::clock::{BootInstant, ClockPair};
 use crate::ground::loss::LossCause;
 use crate::ground::sync::{self, JoinHandle};
 use crate::ground::{events, time};
@@ -19,14 +19,20 @@ use crate::store::Renewal;
 pub(super) enum Job {
     Renew(Arc<Hold>),
     End(Arc<Hold>),
+    /// The end of the first validity in a batch of renewals, while the batch is under way.
+    FirstEnd(Weak<Batch>),
     RenewAll,
 }
 
+/// Holds that are renewed together.
+pub(super) type Batch = Vec<Arc<Hold>>;
+
 impl Job {
-    pub(super) fn hold(&self) -> Option<Arc<Hold>> {
+    pub(super) fn holds(&self) -> Batch {
         match self {
-            Job::Renew(hold) | Job::End(hold) => Some(Arc::clone(hold)),
-            _ => None,
+            Job::Renew(hold) | Job::End(hold) => vec![Arc::clone(hold)],
+            Job::FirstEnd(batch) => batch.upgrade().as_deref().cloned().unwrap_or_default(),
+            Job::RenewAll => Batch::new(),
         }
     }
 }
@@ -35,6 +41,7 @@ impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
             Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
+            Job::FirstEnd(batch) => batch.strong_count() > 0,
             Job::RenewAll => true,
         }
     }
@@ -42,30 +49,30 @@ impl Timed for Job {
 
 impl Watchdog {
     /// Reports holds whose validity has ended, and queues renewals that are due. Waits only for the timer.
-    pub(super) fn watch_all(&self, renewals: &Sender<Vec<Arc<Hold>>>) {
+    pub(super) fn watch_all(&self, renewals: &Sender<Arc<Batch>>) {
         let mut panic_guard = PanicGuard {
             watchdog: self,
             in_hand: Vec::new(),
+            queued: None,
         };
         while let Some(jobs) = self.timer.next_due() {
-            panic_guard.in_hand.clear();
-            let in_hand = &mut panic_guard.in_hand;
-            in_hand.extend(jobs.iter().filter_map(Job::hold));
+            let holds = jobs.iter().flat_map(Job::holds);
+            panic_guard.in_hand = vec![Arc::new(holds.collect())];
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was stopped by a test");
             }
             let now = self.now();
-            let mut due = Vec::new();
+            let (mut due, mut first_end) = (Batch::new(), None);
             for job in jobs {
                 match job {
-                    Job::Renew(hold) => {
-                        let duty = hold.duty(now);
-                        if matches!(duty, DueAction::Renew) {
-                            due.push(Arc::clone(&hold));
+                    Job::Renew(hold) => match hold.duty(now) {
+                        DueAction::Renew(end) => {
+                            first_end = Some(first_end.map_or(end, |first| end.min(first)));
+                            due.push(hold);
                         }
-                        self.follow(&hold, duty, now);
-                    }
+                        duty => self.follow(&hold, duty, now),
+                    },
                     Job::End(hold) => match hold.lapse() {
                         Some(cause) => self.end(&hold, cause),
                         None => {
@@ -73,12 +80,36 @@ impl Watchdog {
                             self.watch_at(&hold, self.now(), None);
                         }
                     },
+                    Job::FirstEnd(batch) => {
+                        if let Some(batch) = batch.upgrade() {
+                            batch.iter().for_each(|hold| self.end_lapsed(hold));
+                            let ends = batch.iter().filter_map(|hold| hold.unwatched_end(now));
+                            self.watch_end(&batch, ends.min(), now);
+                        }
+                    }
                     Job::RenewAll => self.renew_now(|_| true),
                 }
             }
             if !due.is_empty() {
-                // Sending fails only if the renewal thread has ended: by the shutdown, or by a panic, which loses all holds.
-                let _ = renewals.send(due);
+                let due = Arc::new(due);
+                self.watch_end(&due, first_end, now);
+                // Sending fails only if the renewal thread has ended, by the shutdown or by a panic.
+                let _ = renewals.send(Arc::clone(&due));
+                if !self.client.has_watchdog() {
+                    for hold in due.iter() {
+                        self.lose(hold, LossCause::WatchdogDied);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Schedules a check of the batch at the end of its first validity. The check is void once the batch has been renewed.
+    fn watch_end(&self, batch: &Arc<Batch>, first_end: Option<BootInstant>, now: ClockPair) {
+        if let Some(end) = first_end {
+            let job = Job::FirstEnd(Arc::downgrade(batch));
+            if !self.timer.schedule(now.instant_of(end), job) {
+                batch.iter().for_each(|hold| hold.abandon());
             }
         }
     }
@@ -94,26 +125,28 @@ impl Watchdog {
         }
     }
 
-    pub(super) fn renew_all(&self, due: &Receiver<Vec<Arc<Hold>>>) {
-        let _panic_guard = PanicGuard {
+    pub(super) fn renew_all(&self, due: &Receiver<Arc<Batch>>) {
+        let mut panic_guard = PanicGuard {
             watchdog: self,
             in_hand: Vec::new(),
+            queued: Some(due),
         };
-        while let Ok(mut batch) = due.recv() {
-            // The batch includes the holds that became due during the previous batch.
-            batch.extend(due.try_iter().flatten());
+        while let Ok(first) = due.recv() {
+            // The holds that became due during the previous renewals are renewed together.
+            panic_guard.in_hand.push(first);
+            panic_guard.in_hand.extend(due.try_iter());
             if self.timer.is_closed() {
                 return;
             }
-            self.renew(&batch);
+            self.renew(panic_guard.in_hand.iter().flat_map(|batch| batch.iter()));
+            panic_guard.in_hand.clear();
         }
     }
 
-    pub(super) fn renew(&self, due: &[Arc<Hold>]) {
+    pub(super) fn renew<'h>(&self, due: impl Iterator<Item = &'h Arc<Hold>>) {
         let begun = self.now();
         let expires = begun.moment + self.command_timeout;
-        let mut batch = Vec::with_capacity(due.len());
-        let mut claims = Vec::with_capacity(due.len());
+        let (mut batch, mut claims) = (Vec::new(), Vec::new());
         let (mut budget, mut last_end) = (self.command_timeout, begun.moment);
         for hold in due {
             match hold.begin_renewal(begun, expires) {
@@ -144,12 +177,11 @@ impl Watchdog {
                         Renewal::RenewedFor(life) => Some(life),
                         _ => None,
                     };
-                    hold.note_life(in_flight_id, life);
                     events::renewed(&hold.name, &hold.visitor);
-                    hold.report_if_long();
+                    hold.report_if_long(answered.moment);
                     // In a quorum, a node that has not replied can run this renewal after later requests.
                     let may_run_again = self.store.facts().is_composite;
-                    hold.confirmed(in_flight_id, may_run_again, answered.moment);
+                    hold.confirmed(in_flight_id, life, may_run_again, answered.moment);
                     self.watch_at(hold, answered, None);
                 }
                 Renewal::Lost(cause) => self.end(hold, cause),
@@ -166,10 +198,9 @@ impl Watchdog {
 
     fn follow(&self, hold: &Arc<Hold>, duty: DueAction, now: ClockPair) {
         match duty {
-            DueAction::Renew | DueAction::Waits => self.plan(hold, &hold.plan_end(now), now),
             DueAction::Lapsed(cause) => self.end(hold, cause),
             DueAction::Idle => self.watch_at(hold, now, None),
-            DueAction::Over => {}
+            DueAction::Renew(_) | DueAction::Waits | DueAction::Over => {}
         }
     }
 
@@ -203,7 +234,8 @@ impl Watchdog {
 struct PanicGuard<'a> {
     watchdog: &'a Watchdog,
     /// Holds that were taken out of the timer and not yet put back.
-    in_hand: Vec<Arc<Hold>>,
+    in_hand: Vec<Arc<Batch>>,
+    queued: Option<&'a Receiver<Arc<Batch>>>,
 }
 
 impl Drop for PanicGuard<'_> {
@@ -212,8 +244,12 @@ impl Drop for PanicGuard<'_> {
             return;
         }
         self.watchdog.client.watchdog_died();
-        for hold in self.in_hand.drain(..).chain(self.watchdog.holds()) {
-            self.watchdog.lose(&hold, LossCause::WatchdogDied);
+        let queued = self.queued.into_iter().flat_map(Receiver::try_iter);
+        let batches = self.in_hand.drain(..).chain(queued);
+        for batch in batches.chain([Arc::new(self.watchdog.holds())]) {
+            for hold in batch.iter() {
+                self.watchdog.lose(hold, LossCause::WatchdogDied);
+            }
         }
     }
 }

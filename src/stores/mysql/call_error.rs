@@ -65,6 +65,17 @@ pub(crate) fn class_of(code: u16) -> Class {
 }
 
 impl CallError {
+    /// Whether the server accepts no further connection.
+    pub(crate) fn is_at_limit(&self) -> bool {
+        matches!(
+            self,
+            CallError::Server {
+                code: 1040 | 1203 | 1226,
+                ..
+            }
+        )
+    }
+
     /// Converts an error of the `mysql` crate for a request that may have been sent.
     pub(crate) fn of(error: Cause) -> CallError {
         let (timed_out, reason) = match error {

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use crate::ground::error::{Reason, Result};
 use crate::ground::time;
 use crate::stores::connection_pool::{NoSlot, Slot, Slots};
-use crate::stores::patience;
+use crate::stores::{borrow_connected, patience};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
@@ -76,14 +76,14 @@ impl Pools {
         };
         let may_repeat = request == Request::Repeatable;
         let mut slot = borrow(slots, patience(deadline))?;
-        if slot.is_none() && request == Request::Renewal {
-            *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
-        }
-        // The server may be at `max_connections`, so an idle connection for statements is preferred to a new one.
-        if slot.is_none()
-            && let Some(connected) = self.statements.idle_where(Option::is_some)
-        {
-            slot = connected;
+        if slot.is_none() {
+            match Connection::connect(&self.address, deadline, Duration::ZERO) {
+                Ok(connection) => *slot = Some(connection),
+                Err(error) => {
+                    let other = borrow_connected(&self.statements, error.is_at_limit(), deadline);
+                    slot = other.ok_or(error)?;
+                }
+            }
         }
         self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }

@@ -170,15 +170,7 @@ impl Quorum {
 
 impl Store for Quorum {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        let outcome = self.acquire_by_majority(claim, deadline);
-        let is_granted = matches!(outcome, Ok(Outcome::Done(_)));
-        if claim.is_renewed && is_granted {
-            // The attempts to connect run in the background, so this call does not wait for them.
-            for node in self.nodes.iter().filter(|it| it.node.lacks_renewals()) {
-                node.connect_aside(Purpose::Renewal);
-            }
-        }
-        outcome
+        self.acquire_by_majority(claim, deadline)
     }
 
     fn release(

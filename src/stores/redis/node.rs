@@ -78,10 +78,6 @@ impl RedisNode {
         }
     }
 
-    pub(crate) fn lacks_renewals(&self) -> bool {
-        self.server.lacks_renewals()
-    }
-
     pub(crate) fn connect(
         &self,
         handle: &NodeHandle,

@@ -46,15 +46,10 @@ impl Node {
     /// Connects for renewals at the first hold, or if the idle connection was closed. Connecting only at the first renewal
     /// could fail: file descriptors may run out, or the name server may be down.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
-        if self.lacks_renewals() {
+        let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
+        if is_first || self.renewals.slots.are_gone() {
             self.renewals.prepare(deadline);
         }
-    }
-
-    /// Whether the caller has to connect for renewals.
-    pub(super) fn lacks_renewals(&self) -> bool {
-        let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
-        is_first || self.renewals.slots.are_gone()
     }
 
     pub(super) fn name(&self) -> Arc<str> {

@@ -93,7 +93,7 @@ fn a_loss_is_reported_with_its_thread() {
 #[test]
 fn a_long_hold_is_reported_at_each_doubling() {
     let scene = scene();
-    scene.hold.report_if_long();
+    scene.hold.report_if_long(PROCESS.now());
     scene.hold.begin();
     for (lasted, heard) in [
         (MINUTE / 2, None),
@@ -103,13 +103,13 @@ fn a_long_hold_is_reported_at_each_doubling() {
         (MINUTE * 9 / 2, None),
     ] {
         scene.has_lasted(lasted);
-        scene.hold.report_if_long();
+        scene.hold.report_if_long(PROCESS.now());
         let told = scene.heard();
         assert_eq!(told.first().map(String::as_str), heard, "{lasted:?}");
     }
     scene.unlock();
     scene.heard();
-    scene.hold.report_if_long();
+    scene.hold.report_if_long(PROCESS.now());
     assert!(scene.heard().is_empty());
 }
 

@@ -99,18 +99,18 @@ fn a_renewal_extends_only_a_hold_that_is_still_valid() {
     };
     let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
     let (end, id) = (valid_until(&hold), begin(&hold));
-    hold.confirmed(id, false, end);
+    hold.confirmed(id, None, false, end);
     assert_eq!(valid_until(&hold), end, "it had ended");
 
     let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
     let id = begin(&hold);
     assert!(hold.lose(LossCause::Gone).is_some());
-    hold.confirmed(id, false, now.moment + LEASE / 2);
+    hold.confirmed(id, None, false, now.moment + LEASE / 2);
     assert_eq!(valid_until(&hold), end, "it was lost");
 
     let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
     let id = begin(&hold);
-    hold.confirmed(id, false, end.earlier(MILLI));
+    hold.confirmed(id, None, false, end.earlier(MILLI));
     assert_eq!(valid_until(&hold), end + LEASE / 3);
     assert!(!hold.state.lock().is_being_renewed());
 }

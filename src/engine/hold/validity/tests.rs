@@ -77,19 +77,14 @@ fn no_lease_counts_longer_than_the_semaphore_lives() {
         (state.life_ends(), state.valid_until)
     };
     let whole = end_of_validity(now, MINUTE);
-    hold.note_life(InFlightId(99), Some(SECOND));
+    let confirmed = |id, life| hold.confirmed(id, life, false, now);
+    confirmed(InFlightId(99), Some(SECOND));
     assert_eq!(ends(&hold), (None, whole));
-    hold.note_life(second, Some(SECOND * 20));
+    confirmed(second, Some(SECOND * 20));
     let short = end_of_validity(now + SECOND, SECOND * 20);
     assert_eq!(ends(&hold), (Some(short), short));
-    hold.state
-        .lock()
-        .confirm(second, now + SECOND, MINUTE, false);
-    assert_eq!(ends(&hold), (Some(short), short));
     // A renewal found that the semaphore's key lives longer than the lease.
-    hold.note_life(first, None);
-    assert_eq!(ends(&hold), (None, short));
-    hold.state.lock().confirm(first, now, MINUTE, false);
+    confirmed(first, None);
     assert_eq!(ends(&hold).0, None);
     assert!(ends(&hold).1 > short);
 

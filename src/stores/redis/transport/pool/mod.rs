@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::ground::{sync, time};
+use crate::ground::time;
 use crate::stores::connection_pool::{NoSlot, PoolSettings, Slot, Slots};
-use crate::stores::patience;
 use crate::stores::redis::kinds::Dialect;
 use crate::stores::redis::transport::{CallError, Connection, Connector, share};
+use crate::stores::{borrow_connected, patience};
 
 pub(crate) struct Pool {
     /// Boxed, because each use moves the slot twice.
@@ -26,9 +26,6 @@ pub(crate) struct Borrowed {
     pub(crate) connection: Box<Connection>,
     slot: Slot<Box<Connection>>,
 }
-
-/// How often a thread looks for a free connection if no further connection can be made.
-const LIMIT_POLL: Duration = Duration::from_millis(1);
 
 pub(crate) enum NotReady {
     NotConnected,
@@ -159,23 +156,15 @@ impl Pool {
             Ok(connection) => return Ok((Box::new(connection), true)),
             Err(fault) => fault,
         };
-        // A limit (`maxclients`, open files) may prevent a new connection. So the connections of other slots are tried, and
-        // those in use are waited for.
-        let until = time::now() + patience(deadline);
-        loop {
-            while time::now() < deadline
-                && let Some(mut other) = self.slots.idle_where(Option::is_some)
-            {
-                std::mem::swap(slot, &mut other);
-                if let Some(connection) = self.usable(slot, deadline) {
-                    return Ok((connection, false));
-                }
+        while time::now() < deadline
+            && let Some(mut other) = borrow_connected(&self.slots, fault.is_at_limit(), deadline)
+        {
+            std::mem::swap(slot, &mut other);
+            if let Some(connection) = self.usable(slot, deadline) {
+                return Ok((connection, false));
             }
-            if !fault.is_at_limit() || self.slots.in_use() < 2 || time::now() >= until {
-                return Err(fault);
-            }
-            sync::sleep(LIMIT_POLL);
         }
+        Err(fault)
     }
 
     /// Takes the connection out of a slot, and reads the replies that its earlier users left unread. `None`: not usable.
