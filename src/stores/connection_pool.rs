@@ -142,21 +142,22 @@ impl<C: Send + 'static> Slots<C> {
         None
     }
 
+    fn state(&self) -> Option<r2d2::State> {
+        self.pool.lock().as_ref().map(r2d2::Pool::state)
+    }
+
     pub(crate) fn in_use(&self) -> u32 {
-        let pool = self.pool.lock();
-        let state = pool.as_ref().map(r2d2::Pool::state);
-        state.map_or(0, |it| it.connections.saturating_sub(it.idle_connections))
+        let used = |it: r2d2::State| it.connections.saturating_sub(it.idle_connections);
+        self.state().map_or(0, used)
     }
 
     pub(crate) fn idle(&self) -> u32 {
-        let pool = self.pool.lock();
-        pool.as_ref().map_or(0, |it| it.state().idle_connections)
+        self.state().map_or(0, |it| it.idle_connections)
     }
 
     /// Returns whether the pool has closed all slots, because all were idle for too long.
     pub(crate) fn are_gone(&self) -> bool {
-        let pool = self.pool.lock();
-        pool.as_ref().is_some_and(|it| it.state().connections == 0)
+        self.state().is_some_and(|it| it.connections == 0)
     }
 
     /// Closes free connections now. Connections in use are closed when their slots are dropped. A slot that is borrowed

@@ -21,14 +21,13 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 pub(crate) enum DueAction {
     /// Renew the hold, whose validity ends at this moment.
     Renew(BootInstant),
-    /// Do nothing: a renewal of the hold is already queued.
-    Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
     /// Check the hold later, because a transaction has locked its row, or its thread has ended. A hold without a thread is
     /// not renewed, so its lock becomes free within one lease.
     Idle,
-    Over,
+    /// The hold is over, or its renewal is already queued.
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -44,15 +43,13 @@ pub(crate) struct RenewalStart {
 #[derive(Debug)]
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
-    pub(crate) is_end: bool,
     pub(crate) replaces_another: bool,
 }
 
 impl State {
-    fn note_due(&mut self, due: Instant, is_end: bool) -> NextCheck {
+    fn note_due(&mut self, due: Instant) -> NextCheck {
         NextCheck {
             due,
-            is_end,
             replaces_another: self.due.replace(due).is_some(),
         }
     }
@@ -62,7 +59,7 @@ impl Hold {
     pub(crate) fn duty(&self, now: ClockPair) -> DueAction {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return DueAction::Over;
+            return DueAction::Nothing;
         }
         if state.pinned_since().is_some() {
             state.due = None;
@@ -73,11 +70,12 @@ impl Hold {
             return DueAction::Lapsed(cause);
         }
         state.due = None;
-        if !owner_lives || state.rest(now.moment).is_none() {
+        let is_renewed = owner_lives && state.is_looked_after(self.kind.rules());
+        if !is_renewed || state.rest(now.moment).is_none() {
             return DueAction::Idle;
         }
         match std::mem::replace(&mut state.waits, true) {
-            true => DueAction::Waits,
+            true => DueAction::Nothing,
             false => DueAction::Renew(state.valid_until),
         }
     }
@@ -90,7 +88,7 @@ impl Hold {
         let now = begun.moment;
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return Err(DueAction::Over);
+            return Err(DueAction::Nothing);
         }
         state.waits = false;
         if state.pinned_since().is_some() {
@@ -163,8 +161,8 @@ impl Hold {
             // that renewal may be from the old master.
             return None;
         }
-        let (at, is_end) = self.next_look(&state, now.moment, again_in);
-        Some(state.note_due(now.instant_of(at), is_end))
+        let at = self.next_look(&state, now.moment, again_in);
+        Some(state.note_due(now.instant_of(at)))
     }
 
     pub(crate) fn is_due_earlier(&self, now: ClockPair) -> bool {
@@ -172,19 +170,19 @@ impl Hold {
         if !matches!(state.phase, Phase::Held) {
             return false;
         }
-        let (at, _) = self.next_look(&state, now.moment, None);
+        let at = self.next_look(&state, now.moment, None);
         state.due.is_none_or(|due| now.instant_of(at) < due)
     }
 
-    /// Returns the time of the next check, and whether this time is the end of the validity.
+    /// Returns the time of the next check.
     fn next_look(
         &self,
         state: &State,
         now: BootInstant,
         again_in: Option<Duration>,
-    ) -> (BootInstant, bool) {
+    ) -> BootInstant {
         if state.pinned_since().is_some() {
-            return (now + PINNED_LOOK, false);
+            return now + PINNED_LOOK;
         }
         // While a renewal is queued or in flight, only the end of the validity is checked.
         let is_renewed = state.is_looked_after(self.kind.rules())
@@ -199,10 +197,7 @@ impl Hold {
                 .floor(pace / 60)
                 .max(now + pace / 20),
         });
-        match renewal {
-            Some(at) if at < state.valid_until => (at, false),
-            _ => (state.valid_until, true),
-        }
+        renewal.map_or(state.valid_until, |at| at.min(state.valid_until))
     }
 
     /// Sets the instant of the hold's timer entry. Returns whether this entry replaces an earlier one.

@@ -17,8 +17,7 @@ use crate::store::Renewal;
 
 #[derive(Debug)]
 pub(super) enum Job {
-    Renew(Arc<Hold>),
-    End(Arc<Hold>),
+    Check(Arc<Hold>),
     /// The end of the first validity in a batch of renewals, while the batch is under way.
     FirstEnd(Weak<Batch>),
     RenewAll,
@@ -30,7 +29,7 @@ pub(super) type Batch = Vec<Arc<Hold>>;
 impl Job {
     pub(super) fn holds(&self) -> Batch {
         match self {
-            Job::Renew(hold) | Job::End(hold) => vec![Arc::clone(hold)],
+            Job::Check(hold) => vec![Arc::clone(hold)],
             Job::FirstEnd(batch) => batch.upgrade().as_deref().cloned().unwrap_or_default(),
             Job::RenewAll => Batch::new(),
         }
@@ -40,7 +39,7 @@ impl Job {
 impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
-            Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
+            Job::Check(hold) => hold.is_due_at(due),
             Job::FirstEnd(batch) => batch.strong_count() > 0,
             Job::RenewAll => true,
         }
@@ -66,19 +65,12 @@ impl Watchdog {
             let (mut due, mut first_end) = (Batch::new(), None);
             for job in jobs {
                 match job {
-                    Job::Renew(hold) => match hold.duty(now) {
+                    Job::Check(hold) => match hold.duty(now) {
                         DueAction::Renew(end) => {
                             first_end = Some(first_end.map_or(end, |first| end.min(first)));
                             due.push(hold);
                         }
                         duty => self.follow(&hold, duty, now),
-                    },
-                    Job::End(hold) => match hold.lapse() {
-                        Some(cause) => self.end(&hold, cause),
-                        None => {
-                            hold.set_due(None);
-                            self.watch_at(&hold, self.now(), None);
-                        }
                     },
                     Job::FirstEnd(batch) => {
                         if let Some(batch) = batch.upgrade() {
@@ -121,7 +113,7 @@ impl Watchdog {
             if hold.set_due(Some(due)) {
                 self.timer.cancelled();
             }
-            self.timer.schedule(due, Job::Renew(hold));
+            self.timer.schedule(due, Job::Check(hold));
         }
     }
 
@@ -200,7 +192,7 @@ impl Watchdog {
         match duty {
             DueAction::Lapsed(cause) => self.end(hold, cause),
             DueAction::Idle => self.watch_at(hold, now, None),
-            DueAction::Renew(_) | DueAction::Waits | DueAction::Over => {}
+            DueAction::Renew(_) | DueAction::Nothing => {}
         }
     }
 
@@ -218,8 +210,7 @@ impl Watchdog {
         if look.replaces_another {
             self.timer.cancelled();
         }
-        let kind = if look.is_end { Job::End } else { Job::Renew };
-        let job = kind(Arc::clone(hold));
+        let job = Job::Check(Arc::clone(hold));
         if !self.timer.schedule(look.due, job) {
             hold.abandon();
         }
