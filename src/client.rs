@@ -58,8 +58,8 @@ impl Client {
     /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. In a database a name
     /// has at most 255 bytes. With an invalid name, operations return [`Error::InvalidName`].
     ///
-    /// In Redis the name is a key. Give locks separate names, such as `lock:orders:42` beside the data `orders:42`. If the
-    /// key contains other data, an operation changes nothing and returns [`Error::WrongType`].
+    /// In Redis the name is a key, so no data may use it: lock the data `orders:42` with `lock:orders:42`. If the key
+    /// contains data, an operation changes nothing and returns [`Error::WrongType`].
     ///
     /// # Examples
     ///

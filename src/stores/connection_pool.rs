@@ -155,9 +155,9 @@ impl<C: Send + 'static> Slots<C> {
         self.state().map_or(0, |it| it.idle_connections)
     }
 
-    /// Returns whether the pool has closed all slots, because all were idle for too long.
-    pub(crate) fn are_gone(&self) -> bool {
-        self.state().is_some_and(|it| it.connections == 0)
+    /// Returns whether no slot was used yet, or all were closed because they were idle for too long.
+    pub(crate) fn are_none(&self) -> bool {
+        self.state().is_none_or(|it| it.connections == 0)
     }
 
     /// Closes free connections now. Connections in use are closed when their slots are dropped. A slot that is borrowed

@@ -24,6 +24,26 @@ impl Error {
         Error::InvalidConfig { setting, reason }
     }
 
+    pub(crate) fn unreachable(lock: Arc<str>, node: Arc<str>, reason: Reason) -> Error {
+        let (reason, source) = reason.into_parts();
+        Error::Unreachable {
+            lock,
+            node,
+            reason,
+            source,
+        }
+    }
+
+    pub(crate) fn untrusted(lock: Arc<str>, node: Arc<str>, reason: Reason) -> Error {
+        let (reason, source) = reason.into_parts();
+        Error::Untrusted {
+            lock,
+            node,
+            reason,
+            source,
+        }
+    }
+
     pub(crate) fn unknown(
         lock: &Arc<str>,
         node: impl Into<Arc<str>>,

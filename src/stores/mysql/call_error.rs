@@ -215,23 +215,9 @@ impl CallError {
                 };
             }
             CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
-                let (reason, source) = reason.into_parts();
-                return Error::Unreachable {
-                    lock,
-                    node,
-                    reason,
-                    source,
-                };
+                return Error::unreachable(lock, node, reason);
             }
-            CallError::Untrusted(reason) => {
-                let (reason, source) = reason.into_parts();
-                return Error::Untrusted {
-                    lock,
-                    node,
-                    reason,
-                    source,
-                };
-            }
+            CallError::Untrusted(reason) => return Error::untrusted(lock, node, reason),
             CallError::Usage(reason) => return Error::Unsupported { lock, reason },
             CallError::Server { code, text } => (code, text),
         };

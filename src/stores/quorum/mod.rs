@@ -269,12 +269,7 @@ impl QuorumNode {
     }
 
     fn unreachable(&self, reason: &str) -> Error {
-        Error::Unreachable {
-            lock: "".into(),
-            node: self.name(),
-            reason: reason.to_owned(),
-            source: None,
-        }
+        Error::unreachable("".into(), self.name(), reason.into())
     }
 }
 

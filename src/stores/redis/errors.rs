@@ -75,23 +75,9 @@ impl Redis {
                 connections,
             },
             CallError::NotSent(reason) | CallError::NoReply { reason, .. } => {
-                let (reason, source) = reason.into_parts();
-                Error::Unreachable {
-                    lock,
-                    node,
-                    reason,
-                    source,
-                }
+                Error::unreachable(lock, node, reason)
             }
-            CallError::Untrusted(reason) => {
-                let (reason, source) = reason.into_parts();
-                Error::Untrusted {
-                    lock,
-                    node,
-                    reason,
-                    source,
-                }
-            }
+            CallError::Untrusted(reason) => Error::untrusted(lock, node, reason),
             CallError::Unfit(reason) => Error::Unavailable { lock, node, reason },
             // The server has no EVAL command, so no additional right would help.
             CallError::Server(text) if lacks_eval(&text) && !text.starts_with("NOPERM") => {

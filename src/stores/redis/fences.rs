@@ -1,5 +1,5 @@
-//! The largest fencing tokens that this client has seen. The client refuses smaller tokens, even after the server has lost
-//! its data.
+//! The largest fencing tokens that this client has seen. The client accepts only larger tokens, even after the server has
+//! lost its data.
 
 use std::collections::HashMap;
 use std::mem::take;

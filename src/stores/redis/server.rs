@@ -1,7 +1,6 @@
 //! One server: the connections for requests, for renewals, and for subscriptions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::ground::backoff::Backoff;
@@ -14,7 +13,6 @@ pub(super) struct Node {
     pub(super) pool: Pool,
     /// A pool of one connection, so that renewals never queue behind other requests.
     pub(super) renewals: Pool,
-    has_renewals: AtomicBool,
     pub(super) subscriber: Subscriber,
 }
 
@@ -33,7 +31,6 @@ impl Node {
         Node {
             pool: pool(settings.pool_size),
             renewals: pool(1),
-            has_renewals: AtomicBool::new(false),
             subscriber: Subscriber::new(
                 Arc::clone(&connector),
                 settings.command_timeout,
@@ -46,8 +43,7 @@ impl Node {
     /// Connects for renewals at the first hold, or if the idle connection was closed. Connecting only at the first renewal
     /// could fail: file descriptors may run out, or the name server may be down.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
-        let is_first = !self.has_renewals.swap(true, Ordering::Relaxed);
-        if is_first || self.renewals.slots.are_gone() {
+        if self.renewals.slots.are_none() {
             self.renewals.prepare(deadline);
         }
     }

@@ -96,8 +96,8 @@ impl<C: Send + 'static> Slots<C> {
         u32::try_from(idle).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn are_gone(&self) -> bool {
-        false
+    pub(crate) fn are_none(&self) -> bool {
+        self.pool.lock().state.lock().0 == 0
     }
 
     pub(crate) fn close(&self) {

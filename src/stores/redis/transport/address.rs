@@ -231,7 +231,7 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// The `redis` crate ignores unknown options of a URL, and treats an invalid database as 0. Returns the error in such a
+/// The `redis` crate ignores unknown options of a URL, and accepts a negative database. Returns the error in such a
 /// URL. The error text contains no part of the URL, because any part may be a secret.
 fn error_in(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;

@@ -157,7 +157,7 @@ fn identity_and_durability_are_read_from_info() {
     assert_eq!((&*plain.run, &*plain.history), ("abc", "f00"));
     assert_eq!(plain.age, Some(Duration::from_secs(89)));
     assert!(plain.remembers && !plain.follows && !plain.has_followed && !plain.is_in_cluster);
-    // With each of these settings, locks may not survive a crash.
+    // In each of these cases, locks may not survive a crash.
     for (persistence, fsync) in [
         (aof.replace("enabled:1", "enabled:0"), always),
         (aof.replace("progress:0", "progress:1"), always),
