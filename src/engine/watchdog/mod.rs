@@ -165,7 +165,7 @@ impl Watchdog {
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let mut holds = Vec::new();
-        self.timer.each(|job| holds.extend(job.holds()));
+        self.timer.each(|job| job.add_holds(&mut holds));
         // A hold of a batch may also have an entry of its own.
         holds.sort_by_key(Arc::as_ptr);
         holds.dedup_by(|one, other| Arc::ptr_eq(one, other));

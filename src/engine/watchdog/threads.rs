@@ -27,11 +27,13 @@ pub(super) enum Job {
 pub(super) type Batch = Vec<Arc<Hold>>;
 
 impl Job {
-    pub(super) fn holds(&self) -> Batch {
+    pub(super) fn add_holds(&self, holds: &mut Batch) {
         match self {
-            Job::Check(hold) => vec![Arc::clone(hold)],
-            Job::FirstEnd(batch) => batch.upgrade().as_deref().cloned().unwrap_or_default(),
-            Job::RenewAll => Batch::new(),
+            Job::Check(hold) => holds.push(Arc::clone(hold)),
+            Job::FirstEnd(batch) => {
+                holds.extend(batch.upgrade().iter().flat_map(|it| it.iter()).cloned())
+            }
+            Job::RenewAll => {}
         }
     }
 }
@@ -55,8 +57,9 @@ impl Watchdog {
             queued: None,
         };
         while let Some(jobs) = self.timer.next_due() {
-            let holds = jobs.iter().flat_map(Job::holds);
-            panic_guard.in_hand = vec![Arc::new(holds.collect())];
+            let mut in_hand = Batch::with_capacity(jobs.len());
+            jobs.iter().for_each(|job| job.add_holds(&mut in_hand));
+            panic_guard.in_hand = vec![Arc::new(in_hand)];
             #[cfg(feature = "test-util")]
             if self.die.load(Ordering::Acquire) {
                 panic!("the renewal thread was stopped by a test");
