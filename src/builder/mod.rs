@@ -103,7 +103,10 @@ setters! {
     ///
     /// Connections are opened when they are needed. A thread that waits for a lock uses no connection. In a database, row
     /// locks and transactions share a second pool of the same size. A row lock occupies a connection while it waits and
-    /// while it is held. A transaction occupies a connection until it ends. Allowed: 1 ..= 5000. Defaults to 32.
+    /// while it is held. A transaction occupies a connection until it ends.
+    ///
+    /// 1 ..= 5000. Defaults to 32. That is more than the 10 of `r2d2`, because a request to a distant server occupies its
+    /// connection for a whole round trip.
     pool_size(connections: u32) => settings.pool_size = connections;
 
     /// Sets the idle time after which a connection is closed. The client closes it up to 30 s later.

@@ -11,7 +11,7 @@ use crate::losses::Losses;
 use crate::store::{CountStep, Holding};
 
 impl Lock {
-    /// Queries the store whether any thread holds the lock.
+    /// Returns whether any thread of any process holds the lock.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Lock {
         Ok(self.inspect(None)?.is_locked)
     }
 
-    /// Queries the store whether the current thread holds the lock.
+    /// Returns whether the current thread holds the lock.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Lock {
         Ok(self.hold_count()? > 0)
     }
 
-    /// Queries the store whether the thread `thread` of this process holds the lock through this client.
+    /// Returns whether the thread `thread` of this process holds the lock through this client.
     ///
     /// `thread` is the result of [`current_thread_id`](crate::current_thread_id) or of
     /// [`OwnedGuard::owner`](crate::OwnedGuard::owner).
@@ -61,7 +61,7 @@ impl Lock {
         self.count_of(Some(self.me()?))
     }
 
-    /// Queries the store how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock). In Java this
+    /// Returns how many threads of all processes wait for a [`fair_lock`](crate::Client::fair_lock). In Java this
     /// is `getQueueLength`.
     ///
     /// The count includes waiters of Redisson, and dead waiters that were not removed yet. Use the count for monitoring

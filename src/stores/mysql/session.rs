@@ -227,7 +227,7 @@ impl Session {
         rolled_back.map_err(|error| self.lost(error.into_reason()))
     }
 
-    /// Returns the connection to the pool, or closes it if it has state of this transaction.
+    /// Returns the connection to the pool, or closes it if statements may have left state.
     fn end(&mut self) {
         if self.is_tainted {
             self.close();

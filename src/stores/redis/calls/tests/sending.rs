@@ -27,7 +27,7 @@ fn a_re_entry_is_not_repeated_after_a_timeout() {
     let server = answering(vec![nothing()]);
     let answer = server
         .store()
-        .acquire(&claim(1), Instant::now() + ms(60))
+        .acquire(&claim(1), Instant::now() + ms(600))
         .unwrap();
     assert!(matches!(answer, Outcome::Unknown { .. }), "{answer:?}");
     assert_eq!(calls(&server).len(), 1);
