@@ -28,17 +28,17 @@ pub(crate) fn patience(deadline: Instant) -> Duration {
 const LIMIT_POLL: Duration = Duration::from_millis(1);
 
 /// Borrows a slot with a connection, after an attempt to connect has failed. If a limit (`maxclients`, open files) was the
-/// reason, waits for the connections in use.
+/// reason, waits for the connections in use. The caller has already borrowed `own` of the slots.
 pub(crate) fn borrow_connected<C: Send + 'static>(
     slots: &Slots<C>,
+    own: u32,
     is_at_limit: bool,
     deadline: Instant,
 ) -> Option<Slot<C>> {
     let until = time::now() + patience(deadline);
     loop {
         let connected = slots.idle_where(Option::is_some);
-        // The caller's slot counts as in use.
-        let waits = is_at_limit && slots.in_use() > 1 && time::now() < until;
+        let waits = is_at_limit && slots.in_use() > own && time::now() < until;
         if connected.is_some() || !waits {
             return connected;
         }

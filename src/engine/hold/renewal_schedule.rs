@@ -21,13 +21,14 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 pub(crate) enum DueAction {
     /// Renew the hold, whose validity ends at this moment.
     Renew(BootInstant),
+    /// Do nothing: a renewal of the hold is already queued.
+    Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
     /// Check the hold later, because a transaction has locked its row, or its thread has ended. A hold without a thread is
     /// not renewed, so its lock becomes free within one lease.
     Idle,
-    /// The hold is over, or its renewal is already queued.
-    Nothing,
+    Over,
 }
 
 #[derive(Debug)]
@@ -43,13 +44,15 @@ pub(crate) struct RenewalStart {
 #[derive(Debug)]
 pub(crate) struct NextCheck {
     pub(crate) due: Instant,
+    pub(crate) is_end: bool,
     pub(crate) replaces_another: bool,
 }
 
 impl State {
-    fn note_due(&mut self, due: Instant) -> NextCheck {
+    fn note_due(&mut self, due: Instant, is_end: bool) -> NextCheck {
         NextCheck {
             due,
+            is_end,
             replaces_another: self.due.replace(due).is_some(),
         }
     }
@@ -59,7 +62,7 @@ impl Hold {
     pub(crate) fn duty(&self, now: ClockPair) -> DueAction {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return DueAction::Nothing;
+            return DueAction::Over;
         }
         if state.pinned_since().is_some() {
             state.due = None;
@@ -70,12 +73,11 @@ impl Hold {
             return DueAction::Lapsed(cause);
         }
         state.due = None;
-        let is_renewed = owner_lives && state.is_looked_after(self.kind.rules());
-        if !is_renewed || state.rest(now.moment).is_none() {
+        if !owner_lives || state.rest(now.moment).is_none() {
             return DueAction::Idle;
         }
         match std::mem::replace(&mut state.waits, true) {
-            true => DueAction::Nothing,
+            true => DueAction::Waits,
             false => DueAction::Renew(state.valid_until),
         }
     }
@@ -88,7 +90,7 @@ impl Hold {
         let now = begun.moment;
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
-            return Err(DueAction::Nothing);
+            return Err(DueAction::Over);
         }
         state.waits = false;
         if state.pinned_since().is_some() {
@@ -161,8 +163,8 @@ impl Hold {
             // that renewal may be from the old master.
             return None;
         }
-        let at = self.next_look(&state, now.moment, again_in);
-        Some(state.note_due(now.instant_of(at)))
+        let (at, is_end) = self.next_look(&state, now.moment, again_in);
+        Some(state.note_due(now.instant_of(at), is_end))
     }
 
     pub(crate) fn is_due_earlier(&self, now: ClockPair) -> bool {
@@ -170,19 +172,19 @@ impl Hold {
         if !matches!(state.phase, Phase::Held) {
             return false;
         }
-        let at = self.next_look(&state, now.moment, None);
+        let (at, _) = self.next_look(&state, now.moment, None);
         state.due.is_none_or(|due| now.instant_of(at) < due)
     }
 
-    /// Returns the time of the next check.
+    /// Returns the time of the next check, and whether this time is the end of the validity.
     fn next_look(
         &self,
         state: &State,
         now: BootInstant,
         again_in: Option<Duration>,
-    ) -> BootInstant {
+    ) -> (BootInstant, bool) {
         if state.pinned_since().is_some() {
-            return now + PINNED_LOOK;
+            return (now + PINNED_LOOK, false);
         }
         // While a renewal is queued or in flight, only the end of the validity is checked.
         let is_renewed = state.is_looked_after(self.kind.rules())
@@ -197,7 +199,10 @@ impl Hold {
                 .floor(pace / 60)
                 .max(now + pace / 20),
         });
-        renewal.map_or(state.valid_until, |at| at.min(state.valid_until))
+        match renewal {
+            Some(at) if at < state.valid_until => (at, false),
+            _ => (state.valid_until, true),
+        }
     }
 
     /// Sets the instant of the hold's timer entry. Returns whether this entry replaces an earlier one.

@@ -17,7 +17,8 @@ use crate::store::Renewal;
 
 #[derive(Debug)]
 pub(super) enum Job {
-    Check(Arc<Hold>),
+    Renew(Arc<Hold>),
+    End(Arc<Hold>),
     /// The end of the first validity in a batch of renewals, while the batch is under way.
     FirstEnd(Weak<Batch>),
     RenewAll,
@@ -29,7 +30,7 @@ pub(super) type Batch = Vec<Arc<Hold>>;
 impl Job {
     pub(super) fn add_holds(&self, holds: &mut Batch) {
         match self {
-            Job::Check(hold) => holds.push(Arc::clone(hold)),
+            Job::Renew(hold) | Job::End(hold) => holds.push(Arc::clone(hold)),
             Job::FirstEnd(batch) => {
                 holds.extend(batch.upgrade().iter().flat_map(|it| it.iter()).cloned())
             }
@@ -41,7 +42,7 @@ impl Job {
 impl Timed for Job {
     fn is_due_at(&self, due: Instant) -> bool {
         match self {
-            Job::Check(hold) => hold.is_due_at(due),
+            Job::Renew(hold) | Job::End(hold) => hold.is_due_at(due),
             Job::FirstEnd(batch) => batch.strong_count() > 0,
             Job::RenewAll => true,
         }
@@ -68,12 +69,19 @@ impl Watchdog {
             let (mut due, mut first_end) = (Batch::new(), None);
             for job in jobs {
                 match job {
-                    Job::Check(hold) => match hold.duty(now) {
+                    Job::Renew(hold) => match hold.duty(now) {
                         DueAction::Renew(end) => {
                             first_end = Some(first_end.map_or(end, |first| end.min(first)));
                             due.push(hold);
                         }
                         duty => self.follow(&hold, duty, now),
+                    },
+                    Job::End(hold) => match hold.lapse() {
+                        Some(cause) => self.end(&hold, cause),
+                        None => {
+                            hold.set_due(None);
+                            self.watch_at(&hold, self.now(), None);
+                        }
                     },
                     Job::FirstEnd(batch) => {
                         if let Some(batch) = batch.upgrade() {
@@ -94,6 +102,8 @@ impl Watchdog {
                     for hold in due.iter() {
                         self.lose(hold, LossCause::WatchdogDied);
                     }
+                } else if self.timer.is_closed() {
+                    due.iter().for_each(|hold| hold.abandon());
                 }
             }
         }
@@ -116,7 +126,7 @@ impl Watchdog {
             if hold.set_due(Some(due)) {
                 self.timer.cancelled();
             }
-            self.timer.schedule(due, Job::Check(hold));
+            self.timer.schedule(due, Job::Renew(hold));
         }
     }
 
@@ -130,11 +140,19 @@ impl Watchdog {
             // The holds that became due during the previous renewals are renewed together.
             panic_guard.in_hand.push(first);
             panic_guard.in_hand.extend(due.try_iter());
+            let holds = || panic_guard.in_hand.iter().flat_map(|batch| batch.iter());
             if self.timer.is_closed() {
+                holds().for_each(|hold| hold.abandon());
+                let queued = due.try_iter().flat_map(|batch| batch.to_vec());
+                queued.for_each(|hold| hold.abandon());
                 return;
             }
-            self.renew(panic_guard.in_hand.iter().flat_map(|batch| batch.iter()));
-            panic_guard.in_hand.clear();
+            self.renew(holds());
+            // The entries for their first ends are void now.
+            for batch in panic_guard.in_hand.drain(..) {
+                drop(batch);
+                self.timer.cancelled();
+            }
         }
     }
 
@@ -194,8 +212,8 @@ impl Watchdog {
     fn follow(&self, hold: &Arc<Hold>, duty: DueAction, now: ClockPair) {
         match duty {
             DueAction::Lapsed(cause) => self.end(hold, cause),
-            DueAction::Idle => self.watch_at(hold, now, None),
-            DueAction::Renew(_) | DueAction::Nothing => {}
+            DueAction::Idle | DueAction::Waits => self.watch_at(hold, now, None),
+            DueAction::Renew(_) | DueAction::Over => {}
         }
     }
 
@@ -213,7 +231,8 @@ impl Watchdog {
         if look.replaces_another {
             self.timer.cancelled();
         }
-        let job = Job::Check(Arc::clone(hold));
+        let kind = if look.is_end { Job::End } else { Job::Renew };
+        let job = kind(Arc::clone(hold));
         if !self.timer.schedule(look.due, job) {
             hold.abandon();
         }

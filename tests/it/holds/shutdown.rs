@@ -19,7 +19,7 @@ fn a_shutdown_notifies_earlier_and_later_loss_receivers() {
 
 #[test]
 fn a_hold_that_ends_after_a_shutdown_ended_because_of_it() {
-    let client = Client::builder().watchdog_timeout(ms(50));
+    let client = Client::builder().watchdog_timeout(ms(500));
     let client = client.in_memory().unwrap();
     let guard = client.lock("orders").guard().unwrap();
     client.shutdown();

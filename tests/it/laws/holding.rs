@@ -85,6 +85,16 @@ pub(super) fn locking_after_a_loss_is_a_fresh_hold(backend: &Backend) {
     assert!(matches!(lock.unlock().unwrap_err(), Error::NotHeld { .. }));
 }
 
+pub(super) fn a_forced_unlock_notifies_a_fixed_lease_at_once(backend: &Backend) {
+    let lock = backend.client().lock("orders");
+    let guard = lock.with_lease_time(Duration::from_secs(60));
+    let guard = guard.guard().unwrap();
+    let lost = guard.lost();
+    assert!(lock.force_unlock().unwrap());
+    assert_eq!(lost.recv_timeout(SLACK).unwrap().cause, LossCause::Gone);
+    assert!(!guard.is_valid());
+}
+
 pub(super) fn a_stale_guard_cannot_release_a_newer_hold(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let stale = lock.guard().unwrap();

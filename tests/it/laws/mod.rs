@@ -123,6 +123,7 @@ laws! {
         a_longer_inner_lease_ends_with_its_unlock
         a_long_level_counts_behind_a_short_one
         locking_after_a_loss_is_a_fresh_hold
+        a_forced_unlock_notifies_a_fixed_lease_at_once
         a_stale_guard_cannot_release_a_newer_hold
         guards_may_be_dropped_in_any_order
         an_unlock_by_hand_leaves_the_levels_of_guards

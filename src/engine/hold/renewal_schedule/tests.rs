@@ -31,7 +31,10 @@ fn a_hold_is_rescheduled_only_for_an_earlier_check() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Watchdog(LEASE), now.moment);
     assert!(hold.is_due_earlier(now), "nothing is noted");
-    let due = hold.plan(now, None).unwrap().due;
+    let next = hold.plan(now, None).map(|next| (next.due, next.is_end));
+    let Some((due, false)) = next else {
+        panic!("{next:?}");
+    };
     assert!(hold.is_due_at(due) && !hold.is_due_at(due + MILLI));
     assert!(due > now.instant + LEASE / 4 && due <= now.instant + LEASE / 3);
     assert!(!hold.is_due_earlier(now), "that is the one which is noted");
@@ -64,12 +67,15 @@ fn the_end_of_the_validity_is_checked_without_a_renewal() {
     let end = valid_until(&hold);
     let plan = |again_in| {
         let next = hold.plan(now, again_in);
-        next.map(|next| next.due)
+        next.map(|next| (next.due, next.is_end))
     };
     let rest = now.moment.until(end);
-    let at_end = Some(now.instant + rest);
-    assert_eq!(plan(Some(SOON)), Some(now.instant + SOON));
-    assert_eq!(plan(Some(rest - MILLI)), Some(now.instant + rest - MILLI));
+    let at_end = Some((now.instant + rest, true));
+    assert_eq!(plan(Some(SOON)), Some((now.instant + SOON, false)));
+    assert_eq!(
+        plan(Some(rest - MILLI)),
+        Some((now.instant + rest - MILLI, false))
+    );
     assert_eq!(plan(Some(rest)), at_end);
     assert_eq!(plan(Some(rest + MILLI)), at_end);
     // While one renewal is in flight, no other renewal is planned.
@@ -77,7 +83,7 @@ fn the_end_of_the_validity_is_checked_without_a_renewal() {
     let in_flight_id = begun.unwrap().in_flight_id;
     assert_eq!(plan(None), at_end);
     hold.renewal_unknown(in_flight_id, "no answer");
-    assert_eq!(plan(Some(SOON)), Some(now.instant + SOON));
+    assert_eq!(plan(Some(SOON)), Some((now.instant + SOON, false)));
     // A hold whose thread has ended is not renewed.
     drop(thread);
     assert_eq!(plan(Some(SOON)), at_end);

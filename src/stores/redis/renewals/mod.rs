@@ -160,11 +160,14 @@ impl<'a> Renewals<'a> {
     /// Borrows a connection for renewals. In a quorum, fails if the server's grants do not count.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
-            return server.renewals.borrow(deadline).or_else(|fault| {
-                // At a limit of connections, a connection for requests is used.
-                let other = fault.is_unsent().then(|| server.pool.borrow_ready().ok());
-                other.flatten().ok_or(fault)
-            });
+            // At a limit of connections, a connection for requests is used.
+            return server
+                .renewals
+                .borrow(deadline)
+                .or_else(|fault| match fault {
+                    fault if fault.is_unsent() => server.pool.borrow(deadline),
+                    fault => Err(fault),
+                });
         };
         let borrowed = borrow_voting(&server.renewals, Some(handle));
         match borrowed.or_else(|none| match none {

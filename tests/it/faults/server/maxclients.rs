@@ -114,7 +114,9 @@ fn holds_taken_at_maxclients_are_renewed() {
         let client = quick().watchdog_timeout(ms(900)).open(&server.url());
         client.unwrap()
     });
-    let single = clients[0].clone();
+    // Its idle connection is checked before use.
+    let single = quick().watchdog_timeout(ms(900)).check_idle_after(ms(200));
+    let single = single.open(&servers[0].url()).unwrap();
     let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
     let redlock = redlock.build().unwrap();
     assert!(!single.lock("a").is_locked().unwrap());

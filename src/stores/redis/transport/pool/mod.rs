@@ -100,16 +100,15 @@ impl Pool {
             Err(NoSlot::Busy(size)) => return Err(NotReady::Busy(size)),
             Err(NoSlot::NoThread(_)) => return Err(NotReady::NotConnected),
         };
-        if let Some(mut connection) = slot.take() {
-            let idle = time::since(connection.last_used);
-            // A firewall may have dropped an idle connection without a notice.
-            if idle < self.check_idle_after
-                && self.is_current(&connection)
-                && connection.is_ready()
-                && !connection.is_stale(idle)
-            {
-                return Ok(Borrowed { connection, slot });
-            }
+        // A firewall may have dropped an idle connection without a notice, so `usable` checks such a connection later.
+        let is_recent =
+            |it: &mut Box<Connection>| time::since(it.last_used) < self.check_idle_after;
+        if let Some(mut connection) = slot.take_if(is_recent)
+            && self.is_current(&connection)
+            && connection.is_ready()
+            && !connection.is_stale(time::since(connection.last_used))
+        {
+            return Ok(Borrowed { connection, slot });
         }
         Err(NotReady::NotConnected)
     }
@@ -157,7 +156,7 @@ impl Pool {
             Err(fault) => fault,
         };
         while time::now() < deadline
-            && let Some(mut other) = borrow_connected(&self.slots, fault.is_at_limit(), deadline)
+            && let Some(mut other) = borrow_connected(&self.slots, 1, fault.is_at_limit(), deadline)
         {
             std::mem::swap(slot, &mut other);
             if let Some(connection) = self.usable(slot, deadline) {
