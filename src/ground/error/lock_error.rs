@@ -286,7 +286,7 @@ errors! {
     } "forked" (Some(lock), None), "lock {lock:?}: the client was created before fork(); create a new client in the child process";
     /// This lock, store or thread does not support the operation.
     Unsupported {
-        /// The lock, or the table and the key.
+        /// The lock, the resource of a fenced write, or the table and the key.
         lock: Arc<str>,
         /// Why the operation is not supported, and the alternative.
         reason: String,

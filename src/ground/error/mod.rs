@@ -1,4 +1,4 @@
-//! The errors. The text of each error names the lock, the node, the cause and what to do.
+//! The errors. Each text names the cause, and what applies of the lock, the node and what to do.
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;

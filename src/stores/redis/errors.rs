@@ -217,7 +217,7 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
         "OOM",
         "TRYAGAIN",
         "CLUSTERDOWN",
-        // A script deleted a key whose slot moves, then read the key again.
+        // The reply if a script reads a key that it deleted, while the key's slot moves.
         "non local key",
         "max number of clients",
         "UNBLOCKED",

@@ -291,7 +291,7 @@ pub(in crate::stores::redis) fn pack(
         for key in call.keys() {
             packed.text(&key.pieces(call.lock, call.of_key(*key)));
         }
-        // A Cluster node requires one slot only of declared keys, so the keys of the work are declared.
+        // A Cluster node checks the slots of declared keys only, so the keys of the work are declared.
         let data = call.work.into_iter().flat_map(Work::keys);
         data.for_each(|key| packed.text(&[key]));
     }

@@ -98,7 +98,7 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to `channel` until the returned `Interest` is dropped. Also returns whether the subscription is active
+    /// Subscribes to `channel`, at least until the returned `Interest` is dropped. Also returns whether the subscription is active
     /// already. If `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
