@@ -337,8 +337,11 @@ pub(super) fn owned_guards_and_threads_never_overlap(backend: &Backend) {
         }
         1 => Some(lock.owned().unwrap()),
         _ => loop {
-            if let Some(guard) = lock.try_owned_for(ms(20)).unwrap() {
-                break Some(guard);
+            match lock.try_owned_for(ms(20)) {
+                Ok(Some(guard)) => break Some(guard),
+                // On a busy machine, replies may be too late for so short a wait.
+                Ok(None) | Err(Error::Unknown { .. } | Error::Unreachable { .. }) => {}
+                Err(error) => assert!(matches!(error, Error::NoQuorum { .. }), "{error}"),
             }
         },
     };
