@@ -294,8 +294,8 @@ fn has_second_handles() -> bool {
     *HAS.get_or_init(|| UnixStream::pair().is_ok_and(|(one, _)| second_handle(&one).is_some()))
 }
 
-/// Duplicates the connection's descriptor through the kernel. Safe code cannot borrow the raw descriptor
-/// that the driver exposes.
+/// Duplicates the connection's descriptor through the kernel. Safe code cannot borrow the raw descriptor that
+/// the driver exposes.
 #[cfg(target_os = "linux")]
 fn second_handle(conn: &impl AsRawFd) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};

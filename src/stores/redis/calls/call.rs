@@ -251,8 +251,8 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Encodes one call of `script` for all of `calls`: all keys, all arguments, the parts of `limit`, and `number`. The reply repeats
-/// `number`.
+/// Encodes one call of `script` for all of `calls`: all keys, all arguments, the parts of `limit`, and `number`. The reply
+/// repeats `number`.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
     calls: &[Call<'_>],

@@ -3,7 +3,8 @@
 -- KEYS[1]  the lock: a hash of one visitor and its hold count
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
--- ARGV[3]  the expected count and, as ARGV[4], the count wanted; both are left out if a hold begins with a count of 1
+-- ARGV[3]  the expected count and, as ARGV[4], the count wanted; both are left out if a hold begins with a count of 1,
+--          because each argument costs the server time
 -- ARGV[#ARGV-2]  the replication id of the server that may grant it, if the grant is a vote
 -- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
 -- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
