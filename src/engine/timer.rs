@@ -54,7 +54,7 @@ impl<T> Default for Timer<T> {
 
 impl<T: Timed> Timer<T> {
     /// With at most this many cancelled entries, the timer removes none of them early.
-    const SWEEP_FROM: usize = 64;
+    const SWEEP_FROM: usize = 8;
 
     /// Adds an entry. Wakes the sleeping thread only if `due` is before its alarm. After [`Timer::close`], adds nothing and
     /// returns false.

@@ -4,7 +4,7 @@
 //! A `tracing` subscriber is user code, so its panics are caught.
 
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ground::error::Error;
 
@@ -68,7 +68,7 @@ pub(crate) struct WaitSpan {
 )]
 pub(crate) struct WaitOutcome<'a> {
     pub(crate) outcome: &'static str,
-    pub(crate) waited: Duration,
+    pub(crate) began: Instant,
     pub(crate) attempts: u32,
     /// The id of the hold because of which the store first refused the lock, if the store returns this id.
     pub(crate) holder: Option<&'a str>,
@@ -107,7 +107,7 @@ impl WaitSpan {
         let Some(span) = &self.span else { return };
         contain(|| {
             span.record("outcome", told.outcome);
-            span.record("waited_ms", millis(told.waited));
+            span.record("waited_ms", millis(crate::ground::time::since(told.began)));
             span.record("attempts", told.attempts);
             span.record("holder", told.holder);
             span.record("visitor", told.visitor);

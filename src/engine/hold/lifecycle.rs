@@ -15,16 +15,17 @@ use crate::ground::observer::Event;
 use crate::store::InDoubt;
 
 impl Hold {
-    /// Adds the hold to the client's counters, when a thread gets the hold. Returns false if the hold has already ended.
+    /// Adds the hold to the client's counters, when a thread gets the hold. Returns false if the hold is not valid.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
-        let is_held = matches!(state.phase, Phase::Held);
-        if let Some(class) = self.class.filter(|_| is_held) {
-            state.began = Some(self.timeline.now());
+        let now = self.timeline.now();
+        let is_valid = self.counts(&state, now);
+        if let Some(class) = self.class.filter(|_| is_valid) {
+            state.began = Some(now);
             drop(state);
             self.client.began(class);
         }
-        is_held
+        is_valid
     }
 
     /// Opens the tracing span of the hold. It follows from the span of the wait.
@@ -80,8 +81,12 @@ impl Hold {
     }
 
     pub(crate) fn lapse(&self) -> Option<LossCause> {
+        let state = self.state.lock();
+        if self.timeline.now() < state.valid_until {
+            return None;
+        }
         let owner_lives = self.owner.strong_count() > 0;
-        self.state.lock().lapse(self.timeline.read(), owner_lives)
+        state.lapse(self.timeline.read(), owner_lives)
     }
 
     /// Returns an in-doubt request for this hold. Resolving this request releases the hold if the store still has it.

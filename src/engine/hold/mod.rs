@@ -132,33 +132,30 @@ impl Hold {
 
     /// Notes that the server can run another copy of the request that acquired the hold, until about `deadline`. The copy
     /// would set the lease of that request once more.
-    pub(crate) fn with_copy_in_flight(self, lease: Duration, deadline: Instant) -> Hold {
+    pub(crate) fn set_copy_in_flight(&self, lease: Duration, deadline: Instant) {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
         let mut state = self.state.lock();
         let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
         state.mark(first, Flying::Answered);
         state.may_outlast = true;
-        drop(state);
-        self
     }
 
     /// Sets the class, the clock of the store and the fencing token. For some kinds of lock, other clients may shorten the
     /// lease of the key to `least`. Holds of these locks are renewed at least as often as holds with a lease of `least`.
-    pub(crate) fn with_store(
-        mut self,
+    pub(crate) fn set_store(
+        &mut self,
         class: ClassId,
         timeline: &Timeline,
         fence: Option<u64>,
         least: Duration,
-    ) -> Hold {
+    ) {
         self.class = Some(class);
         self.timeline = timeline.clone();
         self.fence = fence;
         if self.kind.rules().restores_lifetime {
             self.state.lock().rare().longest_pace = Some(least);
         }
-        self
     }
 
     pub(crate) fn lock(&self) -> LockId {
@@ -168,19 +165,19 @@ impl Hold {
 
     /// Returns whether the holder may act on the lock, as far as this process knows.
     pub(crate) fn is_valid(&self) -> bool {
-        self.counts(&self.state.lock())
+        let state = self.state.lock();
+        self.counts(&state, self.timeline.now())
     }
 
-    fn counts(&self, state: &State) -> bool {
-        matches!(state.phase, Phase::Held)
-            && self.timeline.now() < state.valid_until
-            && self.client.has_watchdog()
+    fn counts(&self, state: &State, now: BootInstant) -> bool {
+        matches!(state.phase, Phase::Held) && now < state.valid_until && self.client.has_watchdog()
     }
 
     pub(crate) fn remaining_validity(&self) -> Duration {
         let state = self.state.lock();
-        match self.counts(&state) {
-            true => self.timeline.now().until(state.valid_until),
+        let now = self.timeline.now();
+        match self.counts(&state, now) {
+            true => now.until(state.valid_until),
             false => Duration::ZERO,
         }
     }
@@ -190,7 +187,7 @@ impl Hold {
     pub(crate) fn excludes_overlap(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
-        matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state)
+        matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state, self.timeline.now())
     }
 
     /// Returns whether the hold is neither released nor marked lost. The validity may have ended even if this returns true,
@@ -384,6 +381,6 @@ impl Hold {
     pub(crate) fn begin_write(&self) -> Option<(Claim, BootInstant)> {
         let state = self.state.lock();
         let claim = || (self.claim(&state, Duration::ZERO), state.valid_until);
-        self.counts(&state).then(claim)
+        self.counts(&state, self.timeline.now()).then(claim)
     }
 }

@@ -64,16 +64,14 @@ pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant
 
 impl Hold {
     /// Notes the lifetime of the semaphore's key, counted from when the request that acquired the hold was sent.
-    pub(crate) fn with_lifetime(self, life: Option<Duration>) -> Hold {
+    pub(crate) fn set_lifetime(&self, life: Duration) {
         let mut state = self.state.lock();
         let sent = state.counted_from;
-        state.set_life(sent, life);
+        state.set_life(sent, Some(life));
         let ends = state.life_ends();
         for level in &mut state.levels {
             level.ends = level.ends.map(|end| ends.map_or(end, |ends| ends.min(end)));
         }
-        drop(state);
-        self
     }
 }
 

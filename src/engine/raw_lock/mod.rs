@@ -112,12 +112,12 @@ impl RawLock {
         let mut visit = LockVisit::new(self, me, !limit.is_single());
         let began = time::now();
         let outcome = wait_loop::wait(inner, &key.lock, self.polling.as_deref(), limit, &mut visit);
-        let (waited, lock) = (time::since(began), &key.lock.name);
+        let lock = &key.lock.name;
         let end = end_of_wait(&outcome);
         let entry = outcome.as_ref().ok().and_then(Option::as_ref);
         span.tell(&WaitOutcome {
             outcome: end,
-            waited,
+            began,
             attempts: visit.attempts,
             holder: visit.first_holder.as_deref(),
             visitor: entry.map(|entry| entry.hold.visitor.as_str()),
@@ -126,19 +126,19 @@ impl RawLock {
             inner.counters.tell(self.class, |class| Event::NotAcquired {
                 class,
                 lock,
-                waited,
+                waited: time::since(began),
                 outcome: end,
             });
             return outcome;
         };
         if entry.is_first() && cfg!(feature = "tracing") {
-            entry.hold.begin_span(span, class, waited);
+            entry.hold.begin_span(span, class, time::since(began));
         }
         let via = visit.via(entry);
         inner.counters.tell(self.class, |class| Event::Acquired {
             class,
             lock,
-            waited,
+            waited: time::since(began),
             via,
         });
         outcome
@@ -219,14 +219,16 @@ impl RawLock {
         deadline: Instant,
     ) -> Hold {
         let client = Arc::clone(&self.inner.counters);
-        let hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
+        let mut hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
         let timeline = &self.inner.store.facts().timeline;
         let least = self.inner.timeouts.watchdog_timeout;
-        let hold = hold.with_store(self.class, timeline, granted.fence, least);
-        let hold = hold.with_lifetime(granted.life);
-        match &granted.leftover {
-            Some(_) => hold.with_copy_in_flight(claim.lease, deadline),
-            None => hold,
+        hold.set_store(self.class, timeline, granted.fence, least);
+        if let Some(life) = granted.life {
+            hold.set_lifetime(life);
         }
+        if granted.leftover.is_some() {
+            hold.set_copy_in_flight(claim.lease, deadline);
+        }
+        hold
     }
 }

@@ -94,7 +94,7 @@ impl Visit for LockVisit<'_> {
     }
 
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
-        if !hold.is_valid() || !hold.begin() {
+        if !hold.begin() {
             self.discard(&hold);
             // No thread of this client holds the lock now. The watchdog does not watch this hold any more, so it would not
             // wake the queue.
@@ -209,7 +209,7 @@ impl<'a> LockVisit<'a> {
                 if inside.is_some() {
                     hold.set_may_outlast();
                 }
-                if !hold.is_valid() {
+                if !hold.begin() {
                     self.resolve_attempt(claim.in_doubt(0));
                     let reason = "the reply arrived after the granted lease had ended";
                     let (name, visitor) = (&claim.name, Some(&claim.visitor));
@@ -217,7 +217,6 @@ impl<'a> LockVisit<'a> {
                     return Err(error);
                 }
                 events::acquired(&claim.name, &claim.visitor);
-                hold.begin();
                 let entry = self.enter(Arc::new(hold));
                 inner.watchdog.watch(&entry.hold);
                 Ok(ControlFlow::Break(entry))

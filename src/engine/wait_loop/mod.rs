@@ -19,13 +19,12 @@ use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
 use crate::engine::wait_loop::sleeper::Sleeper;
-use crate::engine::wait_loop::waiting::{News, Next, Seen, Waiting, is_exhausted};
+use crate::engine::wait_loop::waiting::{News, Next, Seen, Time, Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::Backoff;
 use crate::ground::claim::LockId;
 use crate::ground::error::{Error, Result};
 use crate::ground::notify::Wake;
-use crate::ground::time;
 use crate::store::{Refusal, StoreEntry};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
@@ -92,10 +91,10 @@ pub(crate) fn wait<V: Visit>(
         woken_by: "free",
     };
     let polls = polling.map(|it| Backoff::between(it.first, it.longest));
-    let began = time::now();
-    let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit) {
+    let begun = limit.time();
+    let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit, begun) {
         // All connections of the client were in use until the wait's time limit, so the result is a timeout.
-        Err(error) if is_exhausted(&error) && limit.time().has_waited(began) => Ok(None),
+        Err(error) if is_exhausted(&error) && limit.time().has_waited(begun.now) => Ok(None),
         outcome => outcome,
     };
     wait.leave(outcome)
@@ -112,8 +111,12 @@ struct Wait<'a, V> {
 }
 
 impl<V: Visit> Wait<'_, V> {
-    fn run(&mut self, polls: Backoff, limit: WaitLimit<'_>) -> Result<Option<V::Entry>> {
-        let mut time = limit.time();
+    fn run(
+        &mut self,
+        polls: Backoff,
+        limit: WaitLimit<'_>,
+        mut time: Time,
+    ) -> Result<Option<V::Entry>> {
         let is_busy = self.inner.wait_queues.is_busy(self.lock);
         let timeouts = &self.inner.timeouts;
         let is_single = limit.is_single();

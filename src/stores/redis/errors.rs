@@ -122,8 +122,8 @@ impl Redis {
         deadline: Instant,
     ) -> Vec<String> {
         let deadline = deadline.min(time::now() + LONGEST_QUESTION);
-        let call = Call::in_layout(layout, &RIGHTS, lock, None);
-        let reply = self.ask(&call, deadline, &mut Attempts::new(deadline));
+        let mut call = Call::in_layout(layout, &RIGHTS, lock, None);
+        let reply = self.ask(&mut call, deadline, &mut Attempts::new(deadline));
         missing_in(reply, lock, layout.channel)
     }
 

@@ -1,5 +1,6 @@
 //! Sends scripts and receives their replies.
 
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -35,8 +36,10 @@ impl Pool {
     ) -> Result<Ticket, CallError> {
         let by_text = by_text || self.uses_text();
         let mut packed = Vec::new();
-        let call = call.for_shards(self.is_sharded);
-        pack(call.script, &[call], by_text, limit, number, &mut packed);
+        let sharded = self.is_sharded.then(|| call.for_shards());
+        let call = sharded.as_ref().unwrap_or(call);
+        let calls = slice::from_ref(call);
+        pack(call.script, calls, by_text, limit, number, &mut packed);
         if let Some(wanted) = call.replication {
             packed.extend(wanted.question(deadline));
         }

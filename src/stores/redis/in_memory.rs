@@ -70,11 +70,11 @@ struct Hashes {
 static HASHES: LazyLock<Hashes> = LazyLock::new(|| {
     let layouts = || KINDS.into_iter().map(Layout::of);
     Hashes {
-        renewals: layouts().map(|it| it.renew.hash.clone()).collect(),
+        renewals: layouts().map(|it| it.renew.hash()).collect(),
         aside: layouts()
             .map(|it| &it.resolve)
             .chain([&*RIGHTS])
-            .map(|it| it.hash.clone())
+            .map(|it| it.hash())
             .collect(),
     }
 });

@@ -5,6 +5,10 @@ use itoa::Buffer;
 pub(super) struct Packed<'a>(&'a mut Vec<u8>);
 
 impl Packed<'_> {
+    pub(super) fn of(parts: &mut Vec<u8>) -> Packed<'_> {
+        Packed(parts)
+    }
+
     pub(super) fn begin(into: &mut Vec<u8>, parts: usize) -> Packed<'_> {
         // 48 bytes suffice for the usual number, name or visitor.
         into.reserve(parts * 48);
@@ -13,13 +17,19 @@ impl Packed<'_> {
         packed
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn text(&mut self, pieces: &[&str]) {
         self.bytes(pieces.iter().map(|piece| piece.as_bytes()));
     }
 
+    #[inline(never)]
     pub(super) fn number(&mut self, number: i64) {
         self.text(&[Buffer::new().format(number)]);
+    }
+
+    /// Adds parts that are encoded already.
+    pub(super) fn encoded(&mut self, parts: &[u8]) {
+        self.0.extend_from_slice(parts);
     }
 
     pub(super) fn raw(&mut self, part: &[u8]) {
@@ -33,7 +43,7 @@ impl Packed<'_> {
         self.0.extend_from_slice(b"\r\n");
     }
 
-    #[inline]
+    #[inline(never)]
     fn head(&mut self, kind: u8, length: usize) {
         self.0.push(kind);
         let mut digits = Buffer::new();

@@ -4,12 +4,14 @@ use std::sync::OnceLock;
 
 use crate::stores::redis::keys::Key;
 use crate::stores::redis::kinds::Instead;
+use crate::stores::redis::packed::Packed;
 
 mod pieces;
 
 pub(super) struct Script {
     pub(super) text: String,
-    pub(super) hash: String,
+    /// `EVALSHA` and the hash, encoded for a request.
+    pub(super) evalsha: Vec<u8>,
     pub(super) keys: &'static [Key],
     /// The arguments except for the last two, which are the expiry and the number of the request.
     pub(super) args: &'static [Arg],
@@ -59,8 +61,13 @@ pub(super) enum Arg {
 impl Script {
     pub(super) fn new(text: &str, keys: &'static [Key], args: &'static [Arg]) -> Script {
         let text = pieces::spliced(text);
+        let script = redis::Script::new(&text);
+        let mut evalsha = Vec::new();
+        let mut packed = Packed::of(&mut evalsha);
+        packed.text(&["EVALSHA"]);
+        packed.text(&[script.get_hash()]);
         Script {
-            hash: redis::Script::new(&text).get_hash().to_owned(),
+            evalsha,
             text,
             keys,
             args,
@@ -82,6 +89,11 @@ impl Script {
             instead: Some(instead),
             ..self
         }
+    }
+
+    #[cfg(any(test, feature = "in-memory"))]
+    pub(super) fn hash(&self) -> String {
+        redis::Script::new(&self.text).get_hash().to_owned()
     }
 
     /// A number that is unique among the scripts of this process.

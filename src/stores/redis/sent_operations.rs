@@ -104,7 +104,8 @@ impl RedisNode {
         deadline: Instant,
     ) -> Pending<'a, O::Answer> {
         let mut attempts = Attempts::new(deadline);
-        let call = operation.call();
+        let mut call = operation.call();
+        self.complete(&mut call);
         let (mut borrowed, voting) = match borrow_voting(&self.server.pool, call.handle) {
             Ok(voting) => voting,
             Err(NotReady::NotConnected) => return Pending::NotConnected,
@@ -128,7 +129,7 @@ impl RedisNode {
         // longer wait for it.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
-        let sent = pool.send(connection, &self.completed(call), limit, how, deadline);
+        let sent = pool.send(connection, &call, limit, how, deadline);
         let ticket = match sent {
             Ok(ticket) => ticket,
             Err(fault) => {

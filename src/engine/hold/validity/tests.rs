@@ -61,7 +61,7 @@ fn the_next_request_removes_expired_ones() {
 fn a_copy_of_the_first_request_may_still_run() {
     let now = PROCESS.read();
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), now.moment);
-    let hold = hold.with_copy_in_flight(MINUTE, now.instant + SECOND * 50);
+    hold.set_copy_in_flight(MINUTE, now.instant + SECOND * 50);
     assert_eq!(flying(&hold), [(InFlightId(0), Flying::Answered)]);
     assert!(hold.may_outlast());
 }
@@ -89,7 +89,7 @@ fn no_lease_counts_longer_than_the_semaphore_lives() {
     assert!(ends(&hold).1 > short);
 
     let (hold, _thread) = held(Lease::Fixed(MINUTE), now);
-    let hold = hold.with_lifetime(Some(SECOND * 20));
+    hold.set_lifetime(SECOND * 20);
     let short = end_of_validity(now, SECOND * 20);
     assert_eq!(ends(&hold), (Some(short), short));
     assert_eq!(hold.state.lock().levels[0].ends, Some(short));

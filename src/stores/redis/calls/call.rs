@@ -131,16 +131,17 @@ impl<'c> Call<'c> {
         }
     }
 
-    pub(in crate::stores::redis) fn for_shards(self, is_sharded: bool) -> Call<'c> {
+    /// Returns the call for a server with sharded messages.
+    pub(in crate::stores::redis) fn for_shards(self) -> Call<'c> {
         // Guarded work publishes no unlock message.
-        match is_sharded && self.work.is_none() {
-            true => Call {
-                script: self.script.sharded(),
-                is_quiet: false,
-                is_in_cluster: false,
-                ..self
-            },
-            false => self,
+        if self.work.is_some() {
+            return self;
+        }
+        Call {
+            script: self.script.sharded(),
+            is_quiet: false,
+            is_in_cluster: false,
+            ..self
         }
     }
 
@@ -280,12 +281,13 @@ pub(in crate::stores::redis) fn pack(
     let history = history.filter(|history| script.expires && !history.is_empty());
     let limits = usize::from(script.expires) + usize::from(history.is_some());
     let mut packed = Packed::begin(into, 3 + keys + args + limits + 1);
-    let (command, text): (_, &str) = match by_text {
-        true => ("EVAL", &script.text),
-        false => ("EVALSHA", &script.hash),
-    };
-    packed.text(&[command]);
-    packed.text(&[text]);
+    match by_text {
+        true => {
+            packed.text(&["EVAL"]);
+            packed.text(&[&script.text]);
+        }
+        false => packed.encoded(&script.evalsha),
+    }
     packed.number(keys as i64);
     for call in calls {
         for key in call.keys() {

@@ -123,7 +123,7 @@ pub(super) trait Operation: Sized {
         let mut attempts = Attempts::new(deadline);
         let (mut repeats, mut corrections) = (0, 0);
         loop {
-            let call = self.call();
+            let mut call = self.call();
             let by = match call.repeat {
                 Repeat::Halfway { .. } if repeats + corrections == 0 => {
                     let now = time::now();
@@ -132,7 +132,7 @@ pub(super) trait Operation: Sized {
                 _ => deadline,
             };
             let repeat = call.repeat;
-            let reply = redis.ask(&call, by, &mut attempts);
+            let reply = redis.ask(&mut call, by, &mut attempts);
             let is_repeated = match (&reply, repeat) {
                 #[cfg(feature = "in-memory")]
                 (Err(fault), _) if fault.is_lost_by_a_test() => false,

@@ -60,8 +60,11 @@ impl Redis {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;
         };
+        if receivers == 0 {
+            return 0;
+        }
         let channel = Layout::of(claim.kind).channel.of(&claim.name);
-        if receivers == 0 || !self.topology.hears(&channel) {
+        if !self.topology.hears(&channel) {
             return receivers;
         }
         let here = self.facts.notifier.waiters_for_several(&channel);

@@ -16,22 +16,19 @@ use crate::stores::redis::voting::vote_of;
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
 impl Redis {
-    pub(in crate::stores::redis) fn completed<'c>(&self, call: Call<'c>) -> Call<'c> {
-        Call {
-            patience: self.patience,
-            replication: self.replication.filter(|_| call.replicates),
-            is_in_cluster: matches!(self.topology, Topology::Cluster(_)),
-            ..call
-        }
+    pub(in crate::stores::redis) fn complete(&self, call: &mut Call<'_>) {
+        call.patience = self.patience;
+        call.replication = self.replication.filter(|_| call.replicates);
+        call.is_in_cluster = matches!(self.topology, Topology::Cluster(_));
     }
 
     pub(in crate::stores::redis) fn ask(
         &self,
-        call: &Call<'_>,
+        call: &mut Call<'_>,
         deadline: Instant,
         attempts: &mut Attempts,
     ) -> Result<Value, CallError> {
-        let call = &self.completed(*call);
+        self.complete(call);
         self.topology.with(call.lock, deadline, |node, connection| {
             if !call.script.expires {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);

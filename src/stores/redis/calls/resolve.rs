@@ -114,8 +114,11 @@ impl Redis {
                 let mut numbers = Vec::with_capacity(in_doubts.len());
                 for in_doubt in in_doubts {
                     let resolve = Resolve(&**in_doubt);
-                    let call = self.completed(resolve.call());
-                    let call = call.for_shards(node.pool.is_sharded);
+                    let mut call = resolve.call();
+                    self.complete(&mut call);
+                    if node.pool.is_sharded {
+                        call = call.for_shards();
+                    }
                     let number = node.pool.number(connection, &call);
                     numbers.push(number);
                     pack(

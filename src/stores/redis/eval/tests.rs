@@ -99,7 +99,8 @@ fn acknowledged(waited: Says, deadline: Instant) -> Option<(ReplicaAck, bool)> {
     };
     let claim = claim("lock");
     let acquire = Acquire::new(&claim, 0);
-    let call = store.completed(acquire.call());
+    let mut call = acquire.call();
+    store.complete(&mut call);
     let mut connection = node.pool.connector.connect(soon()).unwrap();
     let limit = Limit::default();
     let pool = &node.pool;

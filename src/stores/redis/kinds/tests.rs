@@ -112,7 +112,7 @@ fn sharded_scripts_use_only_sharded_commands() {
     }
     assert!(transfer.sharded().text.contains("'SHARDNUMSUB'"));
     assert!(transfer.sharded().expires);
-    assert_ne!(transfer.sharded().hash, transfer.hash);
+    assert_ne!(transfer.sharded().hash(), transfer.hash());
 }
 
 #[test]
