@@ -65,7 +65,7 @@ pub struct ActiveWait {
     /// The number of the waiting thread, as in [`current_thread_id`](crate::current_thread_id), or of the
     /// [`OwnedGuard`](crate::OwnedGuard) for which the call waits.
     pub thread: u64,
-    /// The time since the call began.
+    /// The time since the call began to wait.
     pub lasts: Duration,
 }
 

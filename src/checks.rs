@@ -31,11 +31,11 @@ impl Client {
 }
 
 impl Redlock {
-    /// Checks all nodes and their number for settings that endanger locks, and returns a warning for each finding.
+    /// Checks all nodes and their number, and returns a warning for each finding that endangers locks.
     ///
     /// The findings are those of [`Client::check`] and an unsuitable number of nodes. Further findings are nodes that may
-    /// fail over to another server, nodes that cannot be queried, and nodes that may have lost holds. The replies of these
-    /// last nodes do not count now.
+    /// fail over to another server, nodes that cannot be queried, and nodes whose grants do not count. The grants of a node
+    /// do not count while it may have lost holds, is a replica, or is the same server as another node.
     ///
     /// # Errors
     ///

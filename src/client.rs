@@ -326,14 +326,14 @@ impl Client {
     ///
     /// If the server replies in time, the call also removes the queue entries of the client's waiters from the server, and
     /// sends the remaining releases of [`OwnedGuard::unlock_in_background`](crate::OwnedGuard::unlock_in_background). If a
-    /// request without a reply has acquired a hold, the client no longer releases this hold, and it ends with its lease. The
+    /// request without a reply has acquired a hold, the client no longer releases this hold, which ends with its lease. The
     /// call returns within one [`command_timeout`](crate::Builder::command_timeout) plus 250 ms, even if a hook hangs.
     /// Dropping the last clone, lock and guard has the same effect.
     ///
     /// A second call returns at once, even if the first call is in progress.
     ///
-    /// Threads that hold locks can unlock after the shutdown. A hold that is not unlocked ends with its lease. Every
-    /// [`Losses`](crate::Losses) reports [`LossCause::Closed`](crate::LossCause::Closed).
+    /// Threads that hold locks can unlock after the shutdown. A hold that is not unlocked ends with its lease. The
+    /// [`Losses`](crate::Losses) of the current holds report [`LossCause::Closed`](crate::LossCause::Closed).
     ///
     /// A [`MultiLock`](crate::MultiLock) with locks of this client uses an internal client. So does a
     /// [`Redlock`](crate::Redlock) with this client as a node. This call does not shut down internal clients, so they

@@ -20,9 +20,9 @@ impl Guard {
     ///
     /// `batch` collects the commands. The replies are in the order of the commands. **The commands run together, but not all
     /// or nothing**: Redis rolls nothing back. After [`Error::CommandFailed`] the effects of the commands before the failed
-    /// one remain. A batch has at most 4,000 words (command names, keys and arguments) and 1 MiB of replies. If the replies
-    /// exceed 1 MiB, the command with the last reply has run, and no command after it runs. In a cluster all keys must be in
-    /// the slot of the lock, such as `{orders}:stock` for the lock `{orders}:lock`.
+    /// one remain. A batch has at most 4,000 words (command names, keys and arguments) and 1 MiB of replies. If a reply
+    /// raises the total above 1 MiB, its command takes effect but counts as failed. No later command runs. In a cluster all
+    /// keys must be in the slot of the lock, such as `{orders}:stock` for the lock `{orders}:lock`.
     ///
     /// The call takes at most one [`command_timeout`](crate::Builder::command_timeout).
     ///
@@ -154,8 +154,8 @@ impl Client {
     /// - [`Error::CommandFailed`]: the server refused a command. The commands before the refused command have run, and the
     ///   server has stored the fence;
     /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run, or
-    ///   can run within one [`command_timeout`](crate::Builder::command_timeout) unless a write with a larger fence arrives
-    ///   first. With `wait_replicas` the error can also mean that too few replicas acknowledged the write;
+    ///   can run until 5 s after its [`command_timeout`](crate::Builder::command_timeout), unless a write with a larger
+    ///   fence arrives first. With `wait_replicas` the error can also mean that too few replicas acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the resource;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server
     ///   cannot serve it now;

@@ -73,14 +73,14 @@ impl Latch {
     /// Counts down by one, and returns the remaining count. At 0 the latch opens, and its key is deleted.
     ///
     /// An open latch stays open, and the result is 0. If a reply is lost, the client sends the request again. The server
-    /// recognizes the request by its number, and executes it at most once.
+    /// recognizes the repetition by the id of the request, and executes the request at most once.
     ///
     /// # Errors
     ///
     /// These errors are returned after [`command_timeout`](crate::Builder::command_timeout) at the latest:
     ///
-    /// - [`Error::Unknown`]: the client received no reply. The request was executed once or not at all, so a second call may
-    ///   count down twice;
+    /// - [`Error::Unknown`]: the client received no reply. The request was executed once or not at all, so another call may
+    ///   count down a second time;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: nothing was sent;
     /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was changed;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;

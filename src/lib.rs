@@ -6,8 +6,8 @@
 //!
 //! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while its
 //! thread continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of [`Guard::unlock`]
-//! report the loss and its cause. A hold may be lost right after any check. So a resource that must never serve two holders
-//! has to check a [fencing token](Guard::fencing_token).
+//! report the loss. A hold may be lost right after any check. So a resource that must never serve two holders has to check
+//! a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run
 //! use redlatch::Client;
@@ -30,7 +30,7 @@
 //! | [`Client::lock`] | reentrant, on one Redis; with a `mysql://` URL a row in a table |
 //! | [`Redlock::lock`] | reentrant, on several independent masters, granted by a majority of them |
 //! | [`Client::token_lock`] | the plain lock of the Redis documentation, shared with other languages |
-//! | [`Client::fair_lock`] | in the order of arrival over all processes, shared with Redisson |
+//! | [`Client::fair_lock`] | acquired in the order of arrival over all processes, shared with Redisson |
 //! | [`Client::fenced_lock`] | with a fencing token that rises with each hold, shared with Redisson |
 //! | [`Client::read_write_lock`] | many readers or one writer, shared with Redisson |
 //! | [`MultiLock::of`] | several locks acquired together |
@@ -39,17 +39,15 @@
 //! | [`Lock::condition`] | a condition variable for threads that hold a lock |
 //! | [`Client::latch`] | a gate that opens when its count reaches 0, shared with Redisson |
 //!
-//! The README lists what a lock guarantees. Each page in `docs/` of the repository covers one topic: guarantees, failures,
-//! configuration, rights, Redisson, Redlock, databases, benchmarks, testing, and migration from Redisson, from `SET NX`
-//! scripts and from other crates.
+//! The README lists what a lock guarantees, and the pages in `docs/` of the repository.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tracing` | spans for waits, and events for acquired, contended, renewed and lost locks, unknown outcomes and reconnects (target `redlatch`) |
+//! | `tracing` | spans for waits and holds, and events for acquired, contended, renewed and lost locks, unknown outcomes and reconnects (target `redlatch`) |
 //! | `metrics` | counters, gauges and histograms, some labelled by class of lock, recorded through the crate `metrics` |
-//! | `tls` | `rediss://`: TLS to Redis with rustls, private certificate authorities and client certificates |
+//! | `tls` | `rediss://` and `mysqls://`: TLS with rustls, private certificate authorities and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: [`Lock`] with fencing tokens and transactions, row locks, optimistic updates (module `mysql`) |
 //! | `in-memory` | [`Client::in_memory`]: a Redis inside the process that runs the same scripts, for examples and tests; needs a C compiler |
 //! | `test-util` | the module `testing`: control of clocks and renewals; the feature `in-memory` includes `test-util` and adds control of the server |

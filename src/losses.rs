@@ -66,7 +66,7 @@ impl Losses {
     pub(crate) fn of(hold: Arc<Hold>, pid: u32) -> Losses {
         let news = match process::id() == pid {
             true => hold.news(),
-            // A forked child must not use the hold's mutex. If a thread of the parent held it, the mutex stays locked.
+            // A forked child must not lock the hold's mutex, which stays locked if another thread had locked it at the fork.
             false => Arc::default(),
         };
         Losses::with(hold, news, pid)
@@ -120,8 +120,8 @@ impl Losses {
     /// Returns a channel that receives the loss, for `select!` of [`crossbeam_channel`].
     ///
     /// An unlock closes the channel without a loss. If the loss was already received from the channel, the next call of this
-    /// method sends the loss again. Only one clone of the channel receives the loss. So each thread that uses `select!`
-    /// needs its own [`Losses`]. When a [`Losses`] is dropped, a clone of its channel receives [`LossCause::Unheard`].
+    /// method sends the loss again. Only one clone of the channel receives the loss. So each thread that uses `select!` needs
+    /// its own [`Losses`]. If a [`Losses`] is dropped before the unlock, its channel receives [`LossCause::Unheard`].
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
             return self.over.get_or_init(|| {

@@ -57,7 +57,7 @@ impl MultiLock {
     /// Creates one lock that consists of several locks, without I/O.
     ///
     /// Create a multi-lock once and keep it, like a [`Client`](crate::Client): it has renewal threads of its own, which
-    /// start with its first hold and end when its last clone is dropped.
+    /// start with its first acquisition and end when its last clone is dropped.
     ///
     /// The name consists of the names of the parts. The lease is the shortest `watchdog_timeout` of their clients, or the
     /// fixed lease that [`Lock::with_lease_time`] sets on the multi-lock. Fixed leases of the parts are ignored.
@@ -65,7 +65,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. If two clients reach one server under two
-    /// addresses, only the first acquisition notices that two locks are the same, and returns this error.
+    /// addresses, only an acquisition can notice that two locks are the same. It then returns this error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

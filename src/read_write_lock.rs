@@ -15,8 +15,8 @@ use crate::lock::Lock;
 ///   readers and the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays the waiters
 ///   behind it by 3 seconds.
 ///
-/// Use [`ReadWriteLock::prefer_readers`] if a reader waits for another thread that wants to read. Otherwise that thread
-/// would queue behind a waiting writer, which waits for the first reader: a deadlock.
+/// Use [`ReadWriteLock::prefer_readers`] if a thread that holds the read side waits for another thread to read. Otherwise
+/// the other thread could queue behind a waiting writer, and the writer waits for the holder of the read side: a deadlock.
 ///
 /// Redisson's read-write lock of the same name and prefix is the same lock. A renewal by Redisson sets the TTL of the key to
 /// Redisson's `lockWatchdogTimeout`. So [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than
@@ -92,7 +92,7 @@ impl ReadWriteLock {
     /// Returns the same lock, but its readers do not queue behind waiting writers. Redisson's readers do not queue either. A
     /// writer waits until no thread reads.
     ///
-    /// Use this variant for all readers and writers if a reader waits for another thread that wants to read.
+    /// Use this variant for all readers and writers if a thread that holds the read side waits for another thread to read.
     ///
     /// # Examples
     ///

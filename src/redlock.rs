@@ -178,7 +178,7 @@ setters! {
     /// made in the background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     node_timeout(timeout: Duration) => node_timeout = Some(timeout);
 
-    /// Sets the longest lease that any client requests from these nodes. For this time, a restarted node does not count.
+    /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for this time.
     ///
     /// A lock with a longer lease returns [`Error::InvalidLease`]. All clients of the same nodes must have the same value.
     /// 10 ms ..= 365 days. Defaults to 30 s.
@@ -203,7 +203,7 @@ setters! {
 }
 
 impl RedlockBuilder {
-    /// Sets after which time a wait or a hold is reported as long; see [`Builder::warn_after`](crate::Builder::warn_after).
+    /// Sets when a wait or a hold is reported as long; see [`Builder::warn_after`](crate::Builder::warn_after).
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> RedlockBuilder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
@@ -219,8 +219,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// Makes the grants of a server count (its vote) from the first connection on, even if it started less than one
-    /// `max_lease` before or may have replaced another server.
+    /// Gives each server its vote at the first connection: its grants count even if it started less than one `max_lease`
+    /// before, or may have replaced another server.
     ///
     /// Use this setting only for servers that are known to be new, as in tests and examples. Former replicas, and servers
     /// that restart or fail over later, lose their vote as without this setting. Defaults to off.

@@ -53,7 +53,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Returns the same semaphore with a fixed lease for the permits that the returned semaphore acquires.
+    /// Returns a handle of the same semaphore. The permits that this handle acquires have a fixed lease.
     ///
     /// Permits with a fixed lease are not renewed. They are free after `lease` even if they were not released. A lease
     /// outside 10 ms ..= 365 days makes acquisitions return [`Error::InvalidLease`]. Defaults to no fixed lease: the
@@ -191,7 +191,7 @@ macro_rules! counter_methods {
             ///
             /// Use this method to change the total number of permits, and to free permits that were drained or forgotten
             /// ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once. After a lost
-            /// reply the client sends it again with the same number, by which the server recognizes the repetition.
+            /// reply the client sends it again with the same id, by which the server recognizes the repetition.
             ///
             /// # Errors
             ///

@@ -232,7 +232,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, but its outcome is not known.
     Unknown {
-        /// If the request had a [`Left::Successor`], that claim may have the lock now or by the time limits in `in_doubt`.
+        /// If the request had a [`Left::Successor`], its claim may have the lock, or may get it until `in_doubt.not_after`.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -258,7 +258,7 @@ pub(crate) struct Granted {
     pub(crate) sent: BootInstant,
     /// The fencing token, if the store issues fencing tokens.
     pub(crate) fence: Option<u64>,
-    /// The remaining life of the key, if the key expires before the lease ends.
+    /// The remaining life of the semaphore's key, if the key expires before the lease of the permits ends.
     pub(crate) life: Option<Duration>,
     /// Requests of this call that got no reply, such as an earlier attempt. The store can still execute them.
     pub(crate) leftover: Option<InDoubt>,
@@ -287,7 +287,7 @@ pub(crate) struct Released {
 
 #[derive(Debug, Default)]
 pub(crate) struct Refusal {
-    /// The remaining life of the present hold; `None` if the hold has no end.
+    /// After this time, the lock may be free even without an unlock. `None` if the key of the lock has no TTL.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) holder: Option<Box<str>>,
     /// The time of a round trip, if several clients each acquired only a minority of the nodes of a quorum.
@@ -321,10 +321,10 @@ pub(crate) enum Renewal {
     Unknown(String),
 }
 
-/// Every store refuses a request that arrives more than this time after its deadline, measured by this client's clock.
+/// Every store refuses a request with an expiry that arrives more than this time after its deadline, by this client's clock.
 ///
-/// Each request contains an expiry in server time, which `clock::Offset::expiry` calculates from the deadline and a `slack`.
-/// That `slack` is this constant minus [`EXPIRY_DRIFT`], minus the longest time from the arrival of a request to its effect.
+/// The expiry is a server time, which `clock::Offset::expiry` calculates from the deadline and a `slack`. That `slack` is
+/// this constant minus [`EXPIRY_DRIFT`], minus the longest time from the arrival of a request to its effect.
 pub(crate) const EXPIRY_SLACK: Duration = Duration::from_secs(5);
 
 /// How far the clocks of client and server may drift apart during [`EXPIRY_SLACK`].

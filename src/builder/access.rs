@@ -43,8 +43,8 @@ setters! {
     #[cfg(feature = "tls")]
     /// Sets whether connections to the master that the sentinels name are encrypted.
     ///
-    /// Only [`sentinel`](Builder::sentinel) accepts this setting. Defaults to true if the URLs of the sentinels are
-    /// `rediss://`.
+    /// Only [`sentinel`](Builder::sentinel) accepts this setting. With true, the TLS settings are accepted even if the URLs
+    /// of the sentinels are `redis://`. Defaults to true if these URLs are `rediss://`.
     master_tls(is_encrypted: bool) => settings.master_tls = Some(is_encrypted);
 }
 
@@ -118,8 +118,8 @@ impl Builder {
     /// Sets the file with the trusted certificate authorities; see [`ca_certificate`](Builder::ca_certificate).
     ///
     /// A changed file is read again before the next new connection. While the content is invalid, such as half written, the
-    /// last valid content is used. A certificate that the client or the server refuses counts as an outage, because the file
-    /// may be replaced soon. Waits then continue for the [`outage_timeout`](Builder::outage_timeout).
+    /// last valid content is used. Because the file may be replaced soon, a certificate that has expired or has an unknown
+    /// authority counts as an outage. Waits then continue for the [`outage_timeout`](Builder::outage_timeout).
     pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
@@ -154,8 +154,8 @@ impl Builder {
     /// Both results are texts in PEM form. The text with the client certificate also contains the private key. For an empty
     /// text, the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is
     /// called under the same rules as the function of [`credentials_with`](Builder::credentials_with). A refused certificate
-    /// counts as an outage, as for [`ca_certificate_file`](Builder::ca_certificate_file). Only `rediss://` and `mysqls://`
-    /// URLs accept this setting. Defaults to none.
+    /// counts as an outage in the cases of [`ca_certificate_file`](Builder::ca_certificate_file). Only `rediss://` and
+    /// `mysqls://` URLs accept this setting. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,

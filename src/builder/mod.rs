@@ -96,7 +96,7 @@ setters! {
 
     /// Sets how long a wait without a deadline continues while the server sends no usable reply.
     ///
-    /// 1 ms ..= 1 day. Defaults to 30 s.
+    /// Allowed: 1 ms ..= 1 day. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
     /// Sets the largest number of simultaneous requests. Further requests queue.
@@ -105,8 +105,8 @@ setters! {
     /// locks and transactions share a second pool of the same size. A row lock occupies a connection while it waits and
     /// while it is held. A transaction occupies a connection until it ends.
     ///
-    /// 1 ..= 5000. Defaults to 32. That is more than the 10 of `r2d2`, because a request to a distant server occupies its
-    /// connection for a whole round trip.
+    /// Allowed: 1 ..= 5000. Defaults to 32. That is more than the 10 of `r2d2`, because a request to a distant server
+    /// occupies its connection for a whole round trip.
     pool_size(connections: u32) => settings.pool_size = connections;
 
     /// Sets the idle time after which a connection is closed. The client closes it up to 30 s later.

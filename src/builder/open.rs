@@ -49,9 +49,9 @@ impl Client {
 
     /// Creates a second client of the same in-memory server.
     ///
-    /// The second client has the same key prefix, [`Builder::on_lost`] hook, observer, lock classes, and watchdog, command
-    /// and outage timeouts. Its other settings are the defaults. Returns `None` for a client of any other server, and in a
-    /// forked child. This method needs the feature `in-memory`.
+    /// The second client has the same key prefix, [`Builder::on_lost`] hook, observer, lock classes,
+    /// [`Builder::warn_after`] durations, and watchdog, command and outage timeouts. Its other settings are the defaults.
+    /// Returns `None` for a client of any other server, and in a forked child. This method needs the feature `in-memory`.
     #[cfg(feature = "in-memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
     pub fn another(&self) -> Option<Client> {

@@ -1,5 +1,5 @@
-//! Sends releases in the background, and repeats each of them until the store confirms it. Some of them release what a
-//! request without a reply may have acquired.
+//! Sends releases in the background. Repeats each release until the store confirms it or the lease has ended. Some releases
+//! are for holds that a request without a reply may have acquired.
 //!
 //! Each server with open releases has a thread. So a silent server delays neither renewals nor releases at other servers.
 
@@ -31,7 +31,7 @@ struct State {
     open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
     threads: Vec<JoinHandle<()>>,
     is_closed: bool,
-    /// Set by the shutdown. In a quorum, a failed release with `is_owed` is repeated until this instant.
+    /// Set by the shutdown. In a composite store, a failed release with `is_owed` is repeated until this instant.
     owed_until: Option<Instant>,
 }
 

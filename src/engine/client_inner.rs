@@ -19,7 +19,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
 /// Dropping the last `Arc` of this value shuts the client down.
 pub(crate) struct ClientInner {
-    /// The client's UUID, which is part of each of its visitor ids.
+    /// The client's UUID. It is part of the client's visitor ids, except for token locks and permits with ids.
     pub(crate) id: Arc<str>,
     pub(crate) number: u64,
     pub(crate) store: Arc<dyn Store>,
@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// The least time for a late wake-up and the clean-up after a request. A short `command_timeout` leaves less.
+/// The least time that a call keeps for a late wake-up and clean-up after its request; less if `command_timeout` is short.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {

@@ -46,7 +46,7 @@ impl LossNotice {
             return;
         }
         for channel in state.channels.values() {
-            // A full channel already contains the loss.
+            // `try_send` fails only if the channel has no receivers.
             let _ = channel.try_send(loss.clone());
         }
         state.loss = Some(loss);
@@ -130,7 +130,7 @@ impl LossHook {
     pub(crate) fn tell(&self, loss: Loss) {
         events::lost(&loss.lock, &loss.visitor, &loss.cause);
         if let Some(sender) = &self.state.lock().sender {
-            // Sending fails only during the shutdown, after the hook's thread has ended.
+            // Sending fails only if the hook's thread could not be started.
             let _ = sender.send(loss);
         }
     }

@@ -9,8 +9,8 @@ use itoa::Buffer;
 use crate::ground::random;
 
 /// The id of one hold in the store. For most locks, the id is `client uuid:thread number:hold number`. For permits of a
-/// semaphore, the id is the number of permits, `*`, and this form. For a token lock, the id is a random token. For permits
-/// with ids, the id has 32 hexadecimal digits for each permit.
+/// semaphore, the number of permits and `*` precede this text. For a token lock, the id is a random token. For permits with
+/// ids, the id has 32 hexadecimal digits for each permit.
 ///
 /// An id belongs to one hold only. So a late request can affect only the hold for which it was sent. Redisson stores
 /// `uuid:thread id` in the same place, and compares ids as text.
@@ -31,7 +31,7 @@ impl VisitorId {
         VisitorId::of_field(format!("{}:write", self.field))
     }
 
-    /// A random token of 20 letters and digits, as in the Redis documentation. The token has 119 random bits.
+    /// A random token of 20 letters and digits. The token has 119 random bits.
     fn token() -> VisitorId {
         const SIGNS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut token = String::with_capacity(20);
@@ -62,7 +62,7 @@ impl VisitorId {
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// Returns each permit id in this id, or the whole id if it is not made of permit ids.
+    /// Returns each permit id in this id. An id with `*` or `:` contains no permit ids, and is returned whole.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),

@@ -1,7 +1,7 @@
 //! The clock that measures the validity of holds. It continues while the machine is suspended.
 //!
 //! On Linux, `std::time::Instant` stops while the machine is suspended (rust-lang/rust#79462). A hold measured with
-//! `Instant` would be valid after a suspend of an hour, although its key has expired. Only deadlines of calls use `Instant`.
+//! `Instant` would be valid after a suspend of an hour, although its key has expired. `Instant` times only calls and sleeps.
 
 use std::num::NonZeroU64;
 use std::ops::Add;

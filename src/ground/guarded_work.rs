@@ -1,4 +1,4 @@
-//! The work of a guarded write. The server checks a hold, and executes the write's commands or script in the same step.
+//! The work of a guarded write. The server checks a hold or a fencing token, and executes the work in the same step.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Batch {
 impl Batch {
     /// Begins a command. [`Batch::key`] and [`Batch::arg`] then add keys and arguments to the command.
     ///
-    /// A command that the server forbids in scripts, such as `MULTI` or `BLPOP`, fails when the batch is executed.
+    /// A command that the server forbids in scripts, such as `MULTI` or `SUBSCRIBE`, fails when the batch is executed.
     pub fn command(&mut self, name: &str) -> &mut Batch {
         self.commands.push(Vec::new());
         self.arg(name)
@@ -118,7 +118,7 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The work of a guarded write. The server executes the work only if the hold still exists.
+/// The work of a guarded write. The server executes the work only if its check of the hold or the fencing token succeeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work<'a> {
     Commands(&'a Batch),

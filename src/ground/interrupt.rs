@@ -5,7 +5,7 @@ use crate::ground::notify::Parker;
 use crate::ground::sync::{Clock, Condvar, Mutex};
 use crate::ground::time;
 
-/// A one-shot signal that ends waits from any thread.
+/// A one-shot signal with which any thread can end waits.
 ///
 /// Clones share one signal. A raised signal stays raised, so every later wait with the signal ends at once. Raising the
 /// signal wakes sleeping threads. A thread that waits for the reply to a request stops waiting when the request ends. A

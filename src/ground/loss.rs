@@ -28,7 +28,7 @@ pub enum LossCause {
     Forked,
     /// The client was shut down, so the hold is no longer renewed. The hold ends with its lease or an unlock.
     Closed,
-    /// The [`Losses`](crate::Losses) receiver of the hold was dropped, so a loss could not be reported.
+    /// Not a loss: the [`Losses`](crate::Losses) of this channel was dropped, so the channel can no longer report a loss.
     Unheard,
 }
 

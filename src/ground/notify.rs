@@ -1,8 +1,8 @@
 //! Wakes the waiters of a channel when messages arrive. A message can give permits to waiters. A permit allows a waiter
 //! one attempt to acquire the lock.
 //!
-//! Permits go to the waiters of a channel in order of arrival. A waiter has at most one permit. A waiter that leaves with an
-//! unused permit passes the permit to the next waiter, so no wake-up is lost.
+//! The waiters of a channel get permits in the order in which they joined. A waiter has at most one permit. A waiter that
+//! leaves with an unused permit passes the permit to the next waiter, so no wake-up is lost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -222,7 +222,7 @@ impl Notifier {
         self.hand_out(channel, most, Wake::Permit)
     }
 
-    /// Wakes all waiters of `channel`, because messages may be lost.
+    /// Notifies all waiters of `channel`, because messages may have been lost.
     pub(crate) fn wake_all_of(&self, channel: &str) {
         self.hand_out(channel, usize::MAX, Wake::Look);
     }
@@ -234,8 +234,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// The number of waiters of `channel` that wait for several locks at once. The client's `WaitQueues` do not count such
-    /// waiters.
+    /// The number of waiters of `channel` that wait for several locks at once. Such waiters are not in the client's wait
+    /// queue for the lock of `channel`.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
@@ -291,7 +291,7 @@ impl Drop for Registration {
         let mut inner = self.notifier.inner.lock();
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
-            // `hand_out` needs the mutex that is locked here, so no permit can arrive after this line.
+            // `hand_out` needs the mutex that is locked here, so no message can give a permit after this line.
             let unspent = self.parker.take_permit().or(self.owes);
             if let Some(permit) = unspent {
                 queue.iter().any(|waiter| waiter.parker.pass(permit));

@@ -78,7 +78,7 @@ pub enum Event<'a> {
         /// `refused`, `interrupted` or `failed`.
         outcome: &'static str,
     },
-    /// The lock was held when a call first attempted to acquire it. Each call sends this event at most once.
+    /// A call was refused the lock, or has to wait for it. Each call sends this event at most once.
     #[non_exhaustive]
     Contended {
         /// The class of the lock.
@@ -134,7 +134,7 @@ pub enum Event<'a> {
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// The number of the waiting thread.
+        /// The number of the waiting thread, or of the [`OwnedGuard`](crate::OwnedGuard) that the call acquires.
         thread: u64,
         /// The time waited so far.
         waited: Duration,
@@ -150,7 +150,7 @@ pub enum Event<'a> {
         class: &'a str,
         /// The name of the lock, prefix included.
         lock: &'a str,
-        /// The number of the holding thread.
+        /// The number of the holding thread or [`OwnedGuard`](crate::OwnedGuard).
         thread: u64,
         /// The time held so far.
         held: Duration,

@@ -1,7 +1,7 @@
 //! Mutexes, condition variables, sleeps and threads.
 //!
-//! The engine and the stores use only these types and functions. So `tests/shuttle` can replace this module with a scheduler
-//! that tries many interleavings.
+//! The wait queue, the notifier and the timer synchronise only with these types and functions. So `tests/shuttle` can
+//! replace this module with a scheduler that tries many interleavings.
 
 use std::io;
 use std::thread;

@@ -21,7 +21,7 @@ pub(crate) fn since_boot() -> Duration {
     )
 }
 
-/// On other systems, this function uses `Instant`. On macOS, `Instant` stops while the machine is suspended.
+/// On other systems, the time since the first call, measured by `Instant`. On macOS, `Instant` stops during a suspend.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn since_boot() -> Duration {
     use std::sync::OnceLock;

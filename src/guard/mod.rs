@@ -116,8 +116,8 @@ impl Guard {
 
     /// Returns the fencing token of this hold. It is larger than the token of every earlier hold of this lock.
     ///
-    /// A resource can store the largest token that it has received, and refuse smaller tokens. So it also refuses a holder
-    /// that does not know yet that it has lost the lock. A re-entry keeps the token of the hold. Holds of a
+    /// A resource can store the largest token that it has received, and refuse smaller tokens. Then the resource also
+    /// refuses a holder that does not know yet that the lock is lost. A re-entry keeps the token of the hold. Holds of a
     /// [`fenced_lock`](crate::Client::fenced_lock) and holds in a database have a token. For all other locks the result is
     /// `None`.
     pub fn fencing_token(&self) -> Option<u64> {
@@ -150,7 +150,7 @@ impl Guard {
         self.released = true;
     }
 
-    /// If a transaction of this hold is open, postpones the release until the transaction ends. Returns whether one is open.
+    /// If a transaction of this hold is open, postpones the release until the transaction ends, and returns true.
     fn is_put_off(&self) -> bool {
         self.held.raw_lock().ready().is_ok() && self.held.hold.put_off(self.held.level)
     }

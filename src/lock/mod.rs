@@ -112,7 +112,7 @@ impl Lock {
     /// Returns a new value for the same lock. Acquisitions through this value have the fixed lease `lease`.
     ///
     /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A re-entry never shortens
-    /// the hold, which lasts until the last lease of its levels ends. `lease` is 10 ms ..= 365 days. For a
+    /// the hold, which lasts until the leases of all its levels have ended. `lease` is 10 ms ..= 365 days. For a
     /// [`Redlock`](crate::Redlock) its upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). With other values, an
     /// acquisition returns [`Error::InvalidLease`]. Without this method the watchdog renews the hold.
     ///
@@ -269,8 +269,8 @@ impl Lock {
     /// Acquires the lock, waits for it at most `wait`, and returns whether it was acquired.
     ///
     /// If the server is slow, the call takes up to 250 ms more than `wait`. With a `wait` of zero the call makes one
-    /// attempt. The result is also false if the client had no free connection during the wait. If another waiter of this
-    /// client found the lock held just before the end of `wait`, this call makes no last attempt.
+    /// attempt. The result is also false if the client had no free connection until the end of `wait`. If another waiter of
+    /// this client found the lock held just before the end of `wait`, this call makes no last attempt.
     ///
     /// # Errors
     ///
@@ -310,8 +310,8 @@ impl Lock {
     /// # Errors
     ///
     /// - [`Error::NotHeld`]: this thread does not hold the lock;
-    /// - [`Error::Lost`]: this thread has lost its hold. The error contains the cause. The client remembers the last 256
-    ///   lost holds of a thread;
+    /// - [`Error::Lost`]: this thread has lost its hold. The error contains the cause. The client remembers a lost hold at
+    ///   least until the thread has begun 256 later holds;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
     /// - [`Error::Unknown`]: the request got no reply, or too few replicas acknowledged the unlock of an inner level (only
     ///   with [`wait_replicas`](crate::Builder::wait_replicas));

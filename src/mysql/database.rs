@@ -47,10 +47,10 @@ impl Client {
         self.tables()?.check_schema()
     }
 
-    /// Deletes at most `limit` rows of locks that have been free for at least `free_for`, and returns their number.
+    /// Deletes at most `limit` rows of locks that were unlocked at least `free_for` ago, and returns their number.
     ///
     /// The row of a lock stays after an unlock, because it contains the fencing token. Without this call, names that are
-    /// used only once would fill the table. This call needs the right `DELETE`.
+    /// used only once would fill the table. Rows of holds that expired without an unlock stay. The right `DELETE` is needed.
     ///
     /// When a lock is acquired after its row was deleted, its first fencing token is the server's time. So its tokens keep
     /// rising, unless the server's clock goes back by more than `free_for`, for example at a failover. One hour is safe.

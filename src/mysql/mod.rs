@@ -1,10 +1,10 @@
 //! Row locks, optimistic updates and transactions in MySQL and MariaDB. Feature `mysql`.
 //!
-//! All of them need a client of a `mysql://` URL. Such a client has [`Client::row_lock`](crate::Client::row_lock),
-//! [`Client::lock_many`](crate::Client::lock_many) and [`Client::versioned`](crate::Client::versioned). The guards of its
-//! locks have [`Guard::transaction`](crate::Guard::transaction).
+//! All of them need a client of a `mysql://` or `mysqls://` URL. Their methods are
+//! [`Client::row_lock`](crate::Client::row_lock), [`Client::lock_many`](crate::Client::lock_many),
+//! [`Client::versioned`](crate::Client::versioned) and [`Guard::transaction`](crate::Guard::transaction).
 //!
-//! Statements take [`Params`], into which tuples convert. They return rows as tuples, single values or a [`Row`]. These
+//! Statements take [`Params`], into which tuples convert. Queries return rows as tuples, single values or a [`Row`]. These
 //! types are from the crate `mysql` 28. Its documentation says where [`params!`] and [`Row::get`] panic. [`Row::get_opt`]
 //! does not panic.
 //!

@@ -91,10 +91,9 @@ impl Isolation {
 /// no lease. After the holder died, the row is free when the server notices the closed connection. If the holder hangs, the
 /// server ends its transaction after the [idle limit](RowLock::with_idle_limit).
 ///
-/// Waiters of all processes share one fair queue on the server. Once a second each waiter leaves the queue and joins it
-/// again, to notice interrupts and a shutdown. Each holder and each waiter uses a connection, so use row locks for low
-/// contention and short work. With Galera and group replication let all writers use the same node, because rows are locked
-/// on one node only.
+/// Waiters of all processes share one queue on the server. Once a second each waiter leaves the queue and joins it at the end,
+/// to notice interrupts and a shutdown. Each holder and waiter uses a connection, so use row locks for low contention and short
+/// work. With Galera and group replication all writers must use one node, because only this node locks the rows.
 ///
 /// # Examples
 ///
@@ -152,8 +151,8 @@ impl RowLock {
     /// - [`DatabaseError::Schema`]: the table does not match [`RowTarget::table`], or cannot lock rows;
     /// - [`Error::Unsupported`]: the key does not fit the type of the primary key (such as text for a number), or the client
     ///   is not for a database;
-    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is not text of at most 255 bytes, or
-    ///   the end of the wait cannot be represented;
+    /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is longer than 255 bytes, or the end of the
+    ///   wait cannot be represented;
     /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the server was not
     ///   reached, cannot serve now, or closed the connection;
     /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, the server
@@ -301,6 +300,7 @@ impl RowGuard {
     /// # Errors
     ///
     /// [`DatabaseError::TransactionLost`] if the connection was lost; the server then rolls the transaction back.
+    /// [`Error::Forked`] in a forked child.
     pub fn rollback(mut self) -> Result<()> {
         self.session.rollback()
     }

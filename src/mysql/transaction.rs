@@ -18,14 +18,14 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The open transaction of a lock. It runs the holder's statements.
 ///
-/// Statements that would end the transaction or change its session return [`Error::Unsupported`]. The session has the
-/// server's time zone, and the server's `sql_mode` plus strict mode: a value that does not fit its column is an error. After
-/// a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server may have rolled the transaction back, so every
-/// later statement and the commit fail with the same error.
+/// Statements that might end the transaction or change the settings of its session return [`Error::Unsupported`]. The
+/// session has the server's time zone, and the server's `sql_mode` plus strict mode: a value that does not fit its column is
+/// an error. After a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server may have rolled the transaction
+/// back, so every later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. User variables
-/// and named locks (`GET_LOCK`) of a statement end with the transaction. If a stored function or trigger sets them, they may
-/// remain in the session.
+/// and named locks (`GET_LOCK`) in the text of a statement end with the transaction. If a stored function or trigger sets
+/// them, they may remain in the session.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -53,7 +53,7 @@ impl Tx<'_> {
     /// - [`DatabaseError::TransactionLost`]: the connection was lost. The server rolls the transaction back when it notices
     ///   the loss;
     /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
-    ///   refused the statement; the reason is its message;
+    ///   refused the statement; the error contains the server's message;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -125,9 +125,9 @@ impl Guard {
     /// commits if `work` returns `Ok`, and rolls back if `work` returns `Err` or panics. The data must be in the same
     /// database as the lock. So the client must have a `mysql://` URL.
     ///
-    /// The hold is not renewed during the transaction. [`Guard::is_valid`] may turn false at the end of the lease. It turns
-    /// true again after the commit, which starts a new lease. Inside `work`, a re-entry or an unlock of this lock by the
-    /// holding thread returns [`Error::Unsupported`]. If `work` drops a guard of this lock, the guard unlocks after the
+    /// The hold is not renewed during the transaction, so [`Guard::is_valid`] may turn false. The commit renews the hold, and
+    /// `is_valid` turns true again, unless a fixed lease has ended. Inside `work`, a re-entry or an unlock of this lock by
+    /// the holding thread returns [`Error::Unsupported`]. If `work` drops a guard of this lock, the guard unlocks after the
     /// transaction. Any other acquisition of this lock inside `work` waits for the transaction, which waits for `work`. The
     /// server ends a transaction that is idle for a minute.
     ///
@@ -145,7 +145,7 @@ impl Guard {
     /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
     /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`],
     ///   [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server was not reached or
-    ///   refused, and nothing was written;
+    ///   refused a statement, and nothing was written;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// # Examples

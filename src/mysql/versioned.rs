@@ -121,7 +121,7 @@ impl Versioned {
     ///
     /// # Errors
     ///
-    /// - [`DatabaseError::Schema`]: the table lacks the key or a column that [`Client::versioned`] named;
+    /// - [`DatabaseError::Schema`]: the table is missing, is not InnoDB, has another primary key, or lacks a column;
     /// - [`Error::Unsupported`]: the key does not fit the type of the primary key (such as text for a number), or the client
     ///   is not for a database;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server was not reached, the client
@@ -144,7 +144,7 @@ impl Versioned {
     ///
     /// [`DatabaseError::WaitTimeout`] or [`DatabaseError::Deadlock`] if a transaction has locked the row (nothing was
     /// changed); [`Error::Unknown`] if there was no reply; [`Error::Unsupported`] if `changes` has a column that
-    /// [`Client::versioned`] did not name; and those of [`Versioned::get`].
+    /// [`Client::versioned`] did not name; [`DatabaseError::Schema`] for a wrong check column; and those of [`Versioned::get`].
     pub fn try_update(&self, seen: &VersionedRow, changes: &Changes) -> Result<bool> {
         let VersionedRow { key, row } = seen;
         let subject = self.subject(key);

@@ -9,8 +9,8 @@ use crate::stores::mysql::values::{Column, FromValue, Row, Value};
 #[derive(Clone)]
 pub struct VersionedRow {
     pub(crate) key: Value,
-    /// The values of the requested columns. The last value is that of the `Check` column. An update writes only if the row
-    /// still has this value.
+    /// The values of the requested columns, then the value of the `Check` column. An update writes only if the row still has
+    /// this check value.
     pub(crate) row: Row,
 }
 

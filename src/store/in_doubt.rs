@@ -113,7 +113,7 @@ impl InDoubt {
 }
 
 /// Calls `resolve` for a few requests at the same time, until a request gets no reply or `deadline` passes. One call at a
-/// time would be slower than the acquisitions of a client that unlocks in the background.
+/// time could not keep pace with a client that unlocks in the background.
 pub(crate) fn resolve_each(
     in_doubts: &mut [&mut InDoubt],
     deadline: Instant,
@@ -126,7 +126,7 @@ pub(crate) fn resolve_each(
         for (it, outcome) in part.iter_mut().zip(told) {
             // The thread could not be started, or panicked.
             let outcome = outcome.unwrap_or_else(|| resolve(it));
-            // `Unavailable` can mean that a transaction has locked this row. Other releases can still succeed.
+            // In MySQL, `Unavailable` can mean that a transaction has locked the lock's row. Other releases can still succeed.
             let is_locked = matches!(&outcome, Err(Error::Unavailable { .. }));
             is_silent |= matches!(&outcome, Err(error) if error.may_pass() && !is_locked);
             outcomes.push(outcome);

@@ -25,10 +25,10 @@ impl Delivery {
     }
 }
 
-/// The entry of a waiter in the client's queue, with the objects that deliver messages to the entry.
+/// The entry of a waiter in the queue of a channel, with the objects that deliver messages to the entry.
 pub(crate) struct Subscription {
-    /// This field is dropped before `keep`, because it is declared first. So the waiter leaves its queue before the drop of
-    /// `keep` ends the delivery of messages.
+    /// This field is dropped before `keep`, because it is declared first. So the waiter leaves the channel's queue before the
+    /// drop of `keep` ends the delivery of messages.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
     /// The number of nodes that send messages to this subscription. The parker numbers each of them.

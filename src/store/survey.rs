@@ -109,7 +109,7 @@ pub struct LockInfo {
     pub name: Arc<str>,
     /// The kind of lock.
     pub kind: LockKind,
-    /// The name of the server; for a quorum, the names of the nodes that have the hold.
+    /// The name of the server; for a quorum, the names of the nodes that have the hold, or of all nodes if the lock is free.
     pub node: Arc<str>,
     /// The holds, at most 64; empty if the lock is free, and for semaphores and latches.
     pub holders: Vec<Holder>,
@@ -299,7 +299,7 @@ pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected])
     }
 }
 
-/// Merges the descriptions of one lock from several of the `of` nodes of a quorum. `needed` is the size of a majority.
+/// Merges the descriptions of one lock from nodes of a quorum with `of` nodes. `needed` is the size of a majority.
 pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();

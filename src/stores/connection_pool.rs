@@ -1,7 +1,7 @@
 //! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A new slot is empty. Its borrower opens a connection by its own deadline, and leaves the connection in the slot. So the
-//! pool itself does no I/O. It limits the number of connections, queues borrowers and closes idle connections.
+//! A new slot is empty. The borrower opens a connection by the deadline of its request, and leaves the connection in the
+//! slot. So the pool itself does no I/O. It limits the number of connections, queues borrowers and closes idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -155,7 +155,7 @@ impl<C: Send + 'static> Slots<C> {
         self.state().map_or(0, |it| it.idle_connections)
     }
 
-    /// Returns whether no slot was used yet, or all were closed because they were idle for too long.
+    /// Returns whether there is no slot: no slot was used yet, or all slots were closed.
     pub(crate) fn are_none(&self) -> bool {
         self.state().is_none_or(|it| it.connections == 0)
     }

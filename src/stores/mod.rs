@@ -24,7 +24,7 @@ pub(crate) fn patience(deadline: Instant) -> Duration {
     left - (left / 5).max(REPLY_TIME.min(left / 2))
 }
 
-/// How often a thread looks for a free connection if no further connection can be made.
+/// The pause between two searches for a free connection if no further connection can be made.
 const LIMIT_POLL: Duration = Duration::from_millis(1);
 
 /// Borrows a slot with a connection, after an attempt to connect has failed. If a limit (`maxclients`, open files) was the

@@ -56,7 +56,7 @@ impl Classes {
     }
 }
 
-/// Returns the name up to its last separator. A `{` at the start and a `}` at the end are ignored.
+/// Returns the name up to its last separator. A `{` at the start and every `}` at the end are ignored.
 fn without_last_part(lock: &str) -> &str {
     const SEPARATORS: [char; 4] = [':', '/', '{', '}'];
     let name = lock.strip_prefix('{').unwrap_or(lock).trim_end_matches('}');

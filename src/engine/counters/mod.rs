@@ -1,7 +1,7 @@
 //! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! Counting an uncontended lock and unlock uses only atomics. A waiting thread also locks a mutex, to enter the list of
-//! waits.
+//! An uncontended lock and unlock are counted without a mutex of this module. A waiting thread locks a mutex to enter the
+//! list of waits.
 
 pub(crate) mod class;
 mod requests;

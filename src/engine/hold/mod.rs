@@ -1,7 +1,7 @@
 //! One hold as this process knows it: its levels (one for each acquisition), the end of its validity, and its loss.
 //!
-//! The store decides who has the lock. A [`Hold`] keeps what the store last confirmed, and until when this process may rely
-//! on that.
+//! The store decides who has the lock. A [`Hold`] has the state that the store last confirmed, and the instant until which
+//! this process may rely on this state.
 
 mod lifecycle;
 #[cfg(feature = "mysql")]
@@ -33,7 +33,7 @@ use crate::ground::sync::Mutex;
 pub(crate) enum Lease {
     /// The watchdog renews the hold with this lease until the unlock.
     Watchdog(Duration),
-    /// The lease ends this long after the acquisition, and is never renewed.
+    /// The lease ends this long after the acquisition, and is never extended.
     Fixed(Duration),
 }
 
@@ -51,7 +51,7 @@ pub(crate) type LevelId = u32;
 #[derive(Debug)]
 pub(crate) struct HandOffOffer {
     pub(crate) thread: u64,
-    /// `upgrade` succeeds until the thread ends.
+    /// `upgrade` succeeds until the `Owner` of the waiter is dropped.
     pub(crate) liveness: Weak<()>,
     pub(crate) lease: Lease,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Hold {
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
     pub(crate) fence: Option<u64>,
-    /// The number of the owner of the hold: a thread, or an owned guard or handle.
+    /// The number of the owner of the hold: a thread, or an `OwnedGuard`. Permits have the number of the acquiring thread.
     pub(crate) thread: u64,
     owner: Weak<()>,
     client: Arc<Counters>,
@@ -130,8 +130,8 @@ impl Hold {
         }
     }
 
-    /// Notes that the server can run another copy of the request that acquired the hold, until about `deadline`. The copy
-    /// would set the lease of that request once more.
+    /// Notes that the server can run another copy of the request that acquired the hold, until `EXPIRY_SLACK` after
+    /// `deadline`. The copy would set the lease of that request once more.
     pub(crate) fn set_copy_in_flight(&self, lease: Duration, deadline: Instant) {
         let now = self.timeline.read();
         let expires = now.moment_of(deadline);
@@ -221,7 +221,7 @@ impl Hold {
         }
     }
 
-    /// Returns the claim of a re-entry. Notes that its request is in flight until `deadline`.
+    /// Returns the claim of a re-entry. Notes that its request is in flight, with this `deadline`.
     pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
         let now = self.timeline.read();
         let mut state = self.state.lock();
@@ -287,7 +287,7 @@ impl Hold {
         self.state.lock().may_outlast = true;
     }
 
-    /// Removes level `id`. Returns the request that the caller has to send.
+    /// Removes level `id`. Returns the request that the caller has to send, if any.
     pub(crate) fn release_level(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
         // `_ended` is dropped after the mutex is unlocked, because its `drop` calls the observer.
         let _ended;

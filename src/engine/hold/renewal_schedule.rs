@@ -19,9 +19,9 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) enum DueAction {
-    /// Renew the hold, whose validity ends at this moment.
+    /// Renew the hold. The value is the end of its validity.
     Renew(BootInstant),
-    /// Do nothing: a renewal of the hold is already queued.
+    /// Check only the end of the validity, because a renewal of the hold is already queued.
     Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
@@ -36,8 +36,7 @@ pub(crate) struct RenewalStart {
     pub(crate) claim: Claim,
     pub(crate) in_flight_id: InFlightId,
     pub(crate) valid_until: BootInstant,
-    /// The lease from which the watchdog derives the time of the next renewal. This lease may be shorter than the lease of
-    /// the claim.
+    /// The renewal may take at most a quarter of this lease. This lease may be shorter than the lease of the claim.
     pub(crate) pace: Duration,
 }
 
@@ -205,7 +204,7 @@ impl Hold {
         }
     }
 
-    /// Sets the instant of the hold's timer entry. Returns whether this entry replaces an earlier one.
+    /// Sets the instant of the hold's timer entry; `None` cancels the entry. Returns whether the hold had a timer entry.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()
     }

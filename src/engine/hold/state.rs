@@ -23,7 +23,7 @@ pub(super) struct Level {
 /// |---|---|---|---|---|
 /// | Held | the grant | until `valid_until` | yes | Released, Lost |
 /// | Released | the release of the last level, before its request | no | no | Lost, if the release finds the hold gone |
-/// | Lost | the store reports the loss, or `valid_until` has passed | no | no | – |
+/// | Lost | the store reports the loss, `valid_until` has passed, or the watchdog died | no | no | – |
 #[derive(Debug, Clone)]
 pub(super) enum Phase {
     Held,
@@ -72,7 +72,7 @@ pub(super) struct Rare {
     pub(super) last_trouble: Option<String>,
     /// When a transaction locked the row of the hold. Until the transaction ends, no client can acquire or renew the lock.
     pub(super) pinned_since: Option<BootInstant>,
-    /// Levels whose guards were dropped during the transaction. These levels are released when the transaction ends.
+    /// Levels whose guards were unlocked or dropped during the transaction. These levels are released when it ends.
     pub(super) put_off: SmallVec<[LevelId; 1]>,
     /// When the key of the semaphore expires, if known. The validity never ends later.
     pub(super) life_ends: Option<BootInstant>,
@@ -172,8 +172,8 @@ impl State {
         }
     }
 
-    /// Returns whether the validity ends before the latest fixed lease of a level. The reason is a request that may have
-    /// shortened the lease in the store.
+    /// Returns whether the validity ends before the latest fixed lease of a level. If so, a request may have shortened the
+    /// lease in the store, or the key of a semaphore expires earlier.
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;

@@ -12,7 +12,7 @@ use crate::engine::hold::state::State;
 use crate::ground::clock::{BootInstant, drift};
 use crate::store::EXPIRY_SLACK;
 
-/// A request that sets the lease in the store: a re-entry, a renewal, the release of a level, a commit.
+/// A request that sets the lease in the store, such as a re-entry, a renewal, the release of a level or a commit.
 ///
 /// Such a request can run at any time between its sending and its reply. Without a reply, it can run until it expires. If
 /// these periods overlap for two requests, the requests can run in either order. The last one to run sets the lease:

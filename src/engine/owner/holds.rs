@@ -27,7 +27,7 @@ pub(super) struct ByName {
 /// If a lost hold is not unlocked, its owner keeps it at least until the owner has begun this many later holds.
 pub(super) const LOSSES_KEPT: u32 = 256;
 
-/// With fewer lock names than this, `ByName::sweep` is not called.
+/// With fewer lock names than this, only the owner's first hold calls `ByName::sweep`.
 pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -134,7 +134,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Called when the guard of a lost hold is dropped. Reduces `Stack::lapsed` by one.
+    /// Called when a level of a lost hold is unlocked. Reduces `Stack::lapsed` by one, unless `hold` is still current.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {

@@ -1,4 +1,4 @@
-//! The owners of holds: threads, and guards or handles that threads pass to each other.
+//! The owners of holds: threads, `OwnedGuard`s, and permits of semaphores. Threads can pass guards and permits on.
 
 mod holds;
 #[cfg(test)]
@@ -94,7 +94,7 @@ impl Owner {
         Owner::register(pid, new_number())
     }
 
-    /// Returns a new owner for a handle that threads pass to each other. The owner has the number of the calling thread.
+    /// Returns a new owner for permits, which threads can pass on. The owner has the number of the calling thread.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Owner::of(pid, current_thread_id())
     }

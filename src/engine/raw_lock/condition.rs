@@ -49,8 +49,8 @@ struct Place<'a> {
 }
 
 impl RawLock {
-    /// Releases all levels of the current thread's hold, waits for a signal, and acquires the levels again. If a guard's
-    /// method was called, `of_guard` is the guard's hold.
+    /// Releases all levels of the current thread's hold, waits for a signal, and acquires the levels again. If the caller
+    /// waits with a guard, `of_guard` is the hold of this guard.
     pub(crate) fn wait_on(
         &self,
         condition: &Arc<str>,
@@ -81,7 +81,7 @@ impl RawLock {
         place.enlist(&hold)?;
         let leases = match self.give_all_back(&me, &hold) {
             Ok((leases, Ok(()))) => leases,
-            // The unlock got no reply, and is repeated in the background while this thread waits.
+            // The unlock failed, and is repeated in the background while this thread waits.
             Ok((leases, Err(error))) if error.may_pass() => leases,
             Ok((_, Err(error))) | Err(error) => {
                 place.pass_on(false);
@@ -245,7 +245,7 @@ impl Place<'_> {
         match self.ask(ConditionStep::Leave, deadline) {
             Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
-            // It is unknown whether this waiter was signalled. If it was, another waiter gets the signal.
+            // This waiter may have been signalled. Unless it returns as woken, another waiter then gets the signal.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
                 self.pass_on(!matches!(reason, Ended::Woken));
             }

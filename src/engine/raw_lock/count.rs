@@ -59,7 +59,7 @@ impl RawLock {
         }
         self.inner.watchdog.unwatch(hold);
         if self.key.lock.kind.rules().has_ids {
-            // The ids of these permits stay valid without a handle, so the store needs no request.
+            // These permits stay acquired under their ids, so the store needs no request.
             hold.close_listeners();
             return Ok(());
         }

@@ -35,7 +35,7 @@ pub(crate) struct RawLock {
     pub(crate) polling: Option<Box<Polling>>,
     /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
-    /// The error that every operation returns, because the lock name is invalid; `None` for a valid name.
+    /// The error that every operation returns, because the name, the kind or a setting of the lock is invalid.
     pub(crate) flaw: Option<Box<Error>>,
     /// The members of a `MultiLock`.
     pub(crate) parts: Option<Arc<[LockKey]>>,
@@ -62,7 +62,7 @@ impl Entry {
 }
 
 impl RawLock {
-    /// Fails if the lock name is invalid, or in a forked child. Must be called before any request is sent.
+    /// Fails if the lock has a `flaw`, or in a forked child. Must be called before any request is sent.
     pub(crate) fn ready(&self) -> Result<()> {
         if let Some(flaw) = &self.flaw {
             return Err((**flaw).clone());

@@ -93,7 +93,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // If the store has several nodes, some may still have the hold. `lost` releases these in the background.
+                // If the store has several nodes, some may still have the hold. `lost` releases it there in the background.
                 Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {

@@ -23,9 +23,9 @@ pub(super) struct LockVisit<'a> {
     /// other kinds, each attempt has its own id. So an in-doubt attempt can be resolved while the next one runs.
     visitor: Option<VisitorId>,
     was_refused: bool,
-    /// True if this wait makes more than one attempt.
+    /// True if this wait may make more than one attempt.
     waits: bool,
-    /// True if this wait was refused and has a queue entry in the store.
+    /// True after a refused attempt that requested a queue entry in the store. Only some kinds of lock have such entries.
     has_place: bool,
     was_contended: bool,
     holder: Option<Box<str>>,
@@ -155,8 +155,8 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // Like `try_lock`, the first attempt for a `MultiLock` tries every member without queueing. A refusal of this
-        // attempt names the holder.
+        // A waiting `MultiLock` first queries the member that refused last. A refusal by this query names no holder. The
+        // first attempt skips the query, as `try_lock` does, so that its refusal names the holder.
         let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {

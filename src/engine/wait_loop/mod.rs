@@ -1,9 +1,8 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
 //! A waiter attempts, subscribes, attempts a second time and then sleeps. In this order, the waiter misses no release
-//! between a refusal and its sleep. After a wake-up, a waiter attempts before it checks its deadline. A waiter retries after
-//! transient errors until its deadline. A waiter without a deadline retries for `outage_timeout`. `waiting.rs` decides each
-//! step.
+//! between a refusal and its sleep. After a wake-up, a waiter attempts before it checks its deadline. After transient
+//! errors, a waiter retries until its deadline, or for `outage_timeout` if it has none. `waiting.rs` decides each step.
 
 mod limit;
 mod sleeper;
@@ -54,12 +53,12 @@ pub(crate) trait Visit {
     /// Frees a hold that was handed off to a waiter whose own attempt has acquired the lock.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Called when this wait joins the client's queue, or would join it if `Visit::offer` did not return `None`.
+    /// Called when this wait begins to queue, even if `Visit::offer` keeps it out of the client's queue.
     fn joined(&mut self) {}
 
     fn slept(&mut self, _now: Instant) {}
 
-    /// Called when this wait has acquired the lock. `Event::Acquired` contains `_via`.
+    /// Notes how this wait acquires the lock, for `Event::Acquired`.
     fn acquired_via(&mut self, _via: &'static str) {}
 }
 
@@ -72,9 +71,10 @@ pub(crate) struct Polling {
 
 /// Waits until an attempt succeeds, the limit is reached, or an attempt fails with a permanent error.
 ///
-/// `Ok(None)` means that the waiter was refused until the limit. A waiter joins the client's queue if the queue is busy, or
-/// after a first attempt without success. In the queue, the waiter sleeps until it is the first one or the lock is handed
-/// off to it. At its deadline, a waiter gives up after a last attempt, or after a recent refusal of the first waiter.
+/// `Ok(None)` means that the waiter was refused, or got no connection, until the limit. A waiter joins the client's queue if
+/// the queue is busy, or after a first attempt without success. In the queue, the waiter sleeps until it is the first one or
+/// the lock is handed off to it. At its deadline, a waiter makes a last attempt. A waiter behind the first skips this
+/// attempt if the queue recently got a usable reply.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,

@@ -74,8 +74,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// A waiter may give up without an attempt if the first waiter of its queue was refused within this time. The first waiter
-/// attempts about once in this time.
+/// A waiter behind the first may give up without an attempt if its queue got a usable reply within this time. The first
+/// waiter attempts about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Messages, even forged ones, cause at most this many attempts in [`BURST_SPAN`].
@@ -255,8 +255,8 @@ impl<'a> Waiting<'a> {
         Then::Rest(round_trip + split_backoff.next())
     }
 
-    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name one holder for
-    /// the timeout of a request. Holders of permits have no names, so refusals must last for `outage_timeout`.
+    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name the same holder
+    /// for the timeout of a request. If refusals name no holder, they must last for `outage_timeout`.
     fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
         let Some(unreplicated_at) = self.unreplicated_at else {
             return true;
@@ -414,7 +414,7 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Returns whether the first waiter got a usable reply recently. Then another waiter may give up without an attempt.
+/// Returns whether the queue got a usable reply recently. Then a waiter behind the first may give up without an attempt.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)

@@ -1,8 +1,8 @@
-//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. At its
-//! deadline, another waiter can make one last attempt.
+//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. Each
+//! other waiter can make one last attempt at its own deadline.
 //!
 //! With one request, a thread that unlocks hands the lock off to the first waiter (see `raw_lock/hand_off.rs`). Re-entries
-//! and attempts without a wait bypass the queue.
+//! and calls that make a single attempt, such as `try_lock`, bypass the queue.
 
 mod run;
 
@@ -29,7 +29,7 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// True if a thread of this client probably holds the lock. Waiters then expect a hand-off instead of making attempts.
+    /// True if a thread of this client probably holds the lock. The first waiter then sleeps until this thread unlocks.
     is_held_locally: bool,
     run: Run,
     last_usable: Option<Instant>,
@@ -91,7 +91,7 @@ impl<O, G> WaitQueues<O, G> {
         wait_queues: &'a mut HashMap<LockId, WaitQueue<O, G>>,
         lock: &LockId,
     ) -> &'a mut WaitQueue<O, G> {
-        // Idle queues are removed only when the map is full, so that the amortised cost is constant.
+        // This sweep runs only when the map has reached its capacity, so that its amortised cost is constant.
         if wait_queues.len() == wait_queues.capacity() {
             wait_queues.retain(|_, queue| queue.is_busy());
         }
@@ -171,7 +171,7 @@ impl<O, G> WaitQueues<O, G> {
             wait_queues.remove(lock);
         }
         drop(wait_queues);
-        // If this waiter leaves the queue, `QueueNode::drop` wakes the next waiter.
+        // If this waiter leaves the queue without the lock, `QueueNode::drop` wakes the next waiter.
         if let Some(first) = first {
             first.parker.give_permit();
         }
@@ -242,7 +242,7 @@ impl<O, G> Drop for Successor<O, G> {
 pub(crate) enum Turn {
     #[default]
     Attempt,
-    /// Sleep: a thread of this client holds the lock, and will hand it off.
+    /// Sleep: a thread of this client holds the lock. Its unlock hands the lock off, or wakes the first waiter.
     HeldLocally,
     /// Sleep: the waiter is not the first of its queue.
     NotFirst,
@@ -256,7 +256,7 @@ pub(crate) struct View {
     /// When the store last gave a usable reply to a waiter of this queue: a refusal or a grant.
     pub(crate) last_usable: Option<Instant>,
     pub(crate) is_in_doubt: bool,
-    /// The last time at which too few replicas acknowledged a hold.
+    /// The last time at which too few replicas acknowledged a hold; `None` again after a usable reply.
     pub(crate) unreplicated_at: Option<Instant>,
 }
 
@@ -319,14 +319,14 @@ impl<O, G> QueueNode<O, G> {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// Notes a refusal. `is_usable` is false if too few replicas may have acknowledged the hold that caused the refusal.
+    /// Notes a refusal. `is_usable` is false if the holder may lose its hold, because too few replicas acknowledge holds.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
                 queue.note_usable_reply();
             }
             queue.run.note_holder();
-            // From now on, the waiters make attempts instead of waiting for a hand-off.
+            // From now on, the first waiter makes attempts instead of waiting for a hand-off.
             queue.is_held_locally = false;
         });
     }

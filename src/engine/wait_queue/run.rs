@@ -8,8 +8,8 @@ use crate::ground::time;
 /// While waiters of other processes are subscribed, at most this many hand-offs in a row are allowed.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// If the client knows no waiter of another process, hand-offs in a row end after this time. The client does not know
-/// waiters that are subscribed at replicas.
+/// If the client knows no waiter of another process, hand-offs in a row end after this time. Another process may wait
+/// nevertheless, because the client does not know waiters that are subscribed at replicas.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);

@@ -166,7 +166,7 @@ impl Watchdog {
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let mut holds = Vec::new();
         self.timer.each(|job| job.add_holds(&mut holds));
-        // A hold of a batch may also have an entry of its own.
+        // A hold in a batch of renewals may also have its own timer entry.
         holds.sort_by_key(Arc::as_ptr);
         holds.dedup_by(|one, other| Arc::ptr_eq(one, other));
         holds
@@ -204,13 +204,13 @@ impl Watchdog {
         }
     }
 
-    /// Releases a hold in the background, even during the shutdown. Returns false if no thread can do so.
+    /// Queues a release. The shutdown still sends queued releases. Returns false if no thread can send the release.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
         self.resolver.queue(hold, true)
     }
 
-    /// Removes the queue entry of a waiter in the background, even during the shutdown. After the shutdown, the calling
-    /// thread tries to remove the entry until `deadline`.
+    /// Removes the queue entry of a waiter in the background. The shutdown still sends this request. If no thread can send
+    /// it, for example after the shutdown, the calling thread tries to remove the entry until `deadline`.
     pub(crate) fn give_up_entry(&self, mut place: InDoubt, deadline: Instant) {
         if self.resolver.queue(place.clone(), true) {
             return;

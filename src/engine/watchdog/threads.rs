@@ -19,7 +19,7 @@ use crate::store::Renewal;
 pub(super) enum Job {
     Renew(Arc<Hold>),
     End(Arc<Hold>),
-    /// The end of the first validity in a batch of renewals, while the batch is under way.
+    /// Check a batch of renewals when the first validity in it ends. Void once the batch has been renewed.
     FirstEnd(Weak<Batch>),
     RenewAll,
 }
@@ -109,7 +109,7 @@ impl Watchdog {
         }
     }
 
-    /// Schedules a check of the batch at the end of its first validity. The check is void once the batch has been renewed.
+    /// Schedules [`Job::FirstEnd`] for the batch.
     fn watch_end(&self, batch: &Arc<Batch>, first_end: Option<BootInstant>, now: ClockPair) {
         if let Some(end) = first_end {
             let job = Job::FirstEnd(Arc::downgrade(batch));
@@ -148,7 +148,7 @@ impl Watchdog {
                 return;
             }
             self.renew(holds());
-            // The entries for their first ends are void now.
+            // The batches are renewed, so their `FirstEnd` entries in the timer are void now.
             for batch in panic_guard.in_hand.drain(..) {
                 drop(batch);
                 self.timer.cancelled();

@@ -31,7 +31,7 @@ errors! {
         ({reason}); run it again, and lock rows in one order or with lock_many()";
     /// No row has this key.
     RowNotFound {
-        /// The table.
+        /// The table and the key.
         lock: Arc<str>,
         /// The server.
         node: Arc<str>,
@@ -89,7 +89,7 @@ errors! {
 }
 
 impl DatabaseError {
-    /// Returns the table with the key, or the name of the lock.
+    /// Returns the name of the lock, or the table and the key.
     pub fn subject(&self) -> &str {
         self.place().0.unwrap_or_default()
     }

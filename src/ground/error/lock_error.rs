@@ -50,7 +50,8 @@ errors! {
         /// The requested number.
         permits: i64,
     } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not a valid number of permits or count: it and the sum have to be 1 ..= {LARGEST_COUNT}; at most 1000 permits with ids are acquired at once";
-    /// The lease time is shorter than 10 ms, longer than 365 days, or longer than the `max_lease` of a quorum.
+    /// The lease time is shorter than 10 ms, longer than 365 days, or longer than the `max_lease` of a quorum. Or the
+    /// life of a semaphore is shorter than 1 ms or longer than 365 days.
     InvalidLease {
         /// The lock.
         lock: Arc<str>,
@@ -95,8 +96,8 @@ errors! {
         /// The limit of connections.
         connections: u32,
     } "exhausted" (Some(lock), Some(node)), "lock {lock:?}: all {connections} connections to {node} were in use until the deadline; raise pool_size() (a waiter needs no connection, but each row lock and each open transaction does)";
-    /// A request was sent and no reply came, so its outcome is unknown. The same error is returned if too few replicas
-    /// acknowledged an `unlock` that the master executed, because a failover may lose the `unlock`.
+    /// A request was sent and no usable reply came in time, so its outcome is unknown. Or too few replicas acknowledged a
+    /// guarded write or the `unlock` of an inner level, so a failover may lose what the master executed.
     ///
     /// The documentation of each operation says what this error means for the hold. A hold that the request may have
     /// acquired is released in the background, and ends with its lease at the latest.
@@ -139,7 +140,7 @@ errors! {
         /// The required number of replicas.
         wanted: u32,
     } "not_replicated" (Some(lock), Some(node)), "lock {lock:?}: {acknowledged} of {wanted} replicas acknowledged it to {node}; check its replicas, or lower wait_replicas";
-    /// Too few nodes of a quorum gave a usable reply, so the lock was neither granted nor refused. Nothing is held.
+    /// Too few nodes of a quorum gave a usable reply, so the request was neither granted nor refused.
     NoQuorum {
         /// The lock.
         lock: Arc<str>,
@@ -197,8 +198,7 @@ errors! {
     } "corrupt_count" (Some(lock), Some(node)), "lock {lock:?}: the hold count of {visitor} on {node} is not a number; another program writes to this key";
     /// The server issued a fencing token that is not larger than an earlier token of this lock. Nothing was acquired.
     ///
-    /// Each request contains the largest token that the client knows. The library's script issues only larger tokens. So a
-    /// proxy or the server's script engine must have changed the reply.
+    /// The library's script issues only larger tokens, so a proxy or the server's script engine must have changed the reply.
     FenceRegressed {
         /// The lock.
         lock: Arc<str>,
@@ -269,7 +269,7 @@ errors! {
         /// The reason.
         cause: LossCause,
     } "lost" (Some(lock), None), "lock {lock:?}: the hold of {visitor} was lost: {cause}";
-    /// An [`Interrupt`](crate::Interrupt) ended the wait. Nothing is held.
+    /// An [`Interrupt`](crate::Interrupt) ended the wait. Nothing was acquired, except by a wait on a condition.
     Interrupted {
         /// The lock.
         lock: Arc<str>,
@@ -291,7 +291,7 @@ errors! {
         /// Why the operation is not supported, and the alternative.
         reason: String,
     } "unsupported" (Some(lock), None), "lock {lock:?}: {reason}";
-    /// A key of a guarded or fenced write is in another cluster slot than the lock or the resource. Nothing was sent.
+    /// A key of a guarded or fenced write is in another cluster slot than the lock or the resource. Nothing was written.
     CrossSlot {
         /// The lock, or the resource of a fenced write.
         lock: Arc<str>,
@@ -320,8 +320,8 @@ errors! {
         /// The largest fencing token of the earlier writes to the resource.
         newer: u64,
     } "stale" (Some(resource), None), "resource {resource:?}: the write with fencing token {fence} is stale: a write with token {newer} came first, so another holder has acquired the lock since";
-    /// The work under the lock was done, but the hold was lost before the end of the work, or the outcome of the unlock is
-    /// unknown. Another holder may have worked at the same time.
+    /// The work under the lock was done, but the unlock failed. If the hold was lost before the end of the work, another
+    /// holder may have worked at the same time.
     ///
     /// If the closure of [`Lock::run`](crate::Lock::run) returns nothing, `?` converts
     /// [`RunError::Ran`](crate::RunError::Ran) into this error.

@@ -6,7 +6,7 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// The error of a call on a lock in a database, because a transaction of the calling thread has locked the lock's row.
+    /// The error of a call on a database lock whose row is locked by a transaction of the calling thread.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";

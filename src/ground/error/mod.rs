@@ -1,4 +1,4 @@
-//! The errors. Each text names the cause, and what applies of the lock, the node and what to do.
+//! The errors. Each text names the cause and, if they apply, the lock, the node and the remedy.
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;

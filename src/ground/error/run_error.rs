@@ -35,8 +35,8 @@ use super::Error;
 pub enum RunError<T> {
     /// The lock was not acquired, and the closure did not run.
     NotRun(Error),
-    /// The closure ran, but the hold was lost before the end of the closure, or the outcome of the unlock is unknown.
-    /// Another holder may have worked at the same time.
+    /// The closure ran, but the unlock failed. If the hold was lost before the end of the closure, another holder may have
+    /// worked at the same time.
     #[non_exhaustive]
     Ran {
         /// The value of the closure.

@@ -65,7 +65,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Opens a connection. Without a duplicate descriptor, the read timeout cannot be changed later. In that case, the read
-    /// timeout is at least `longest_answer`.
+    /// timeout is at least `longest_answer`, the longest response time of later statements.
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
@@ -201,7 +201,7 @@ impl Connection {
         is_set
     }
 
-    /// Returns an idle connection if a call with this deadline can use it. After `check_idle_after`, a firewall may have
+    /// Returns this idle connection if a call with this deadline can use it. After `check_idle_after`, a firewall may have
     /// dropped the connection silently. So the server has to answer a ping in a quarter of the remaining time.
     pub(super) fn alive(
         mut self,

@@ -129,7 +129,7 @@ impl Column {
     }
 
     /// Converts a key to the type of the column, so that the server uses the index and finds no other row. Returns `None` if
-    /// no value of that type is safe.
+    /// no safe conversion exists.
     ///
     /// Without the conversion, the server would compare a number with every row of a text column. In a column of numbers,
     /// the server would read the text `7x` as 7.

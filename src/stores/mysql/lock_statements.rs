@@ -50,9 +50,9 @@ pub(crate) struct Statements {
     /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`. That transaction has locked the row, so no other client can
     /// acquire it even after the lease has ended.
     pub(crate) extend_pinned: String,
-    /// `:us` the time that a row must have been free, `:k` the largest number of names.
+    /// `:us` the shortest time since the unlock of a row, `:k` the largest number of names.
     pub(crate) purgeable: String,
-    /// `:r` name, `:us` the time that the row must have been free.
+    /// `:r` name, `:us` the shortest time since the unlock of the row.
     pub(crate) purge: String,
 }
 

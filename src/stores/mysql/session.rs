@@ -27,7 +27,7 @@ pub(crate) struct Session {
     slot: Option<Slot<Connection>>,
     pid: u32,
     /// The error that ended the transaction. Every later statement fails with this error, because the statement would run
-    /// outside of a transaction.
+    /// outside of that transaction.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
     /// True if a statement may have left state in the session. In that case, the connection must be closed.
@@ -257,7 +257,7 @@ impl Drop for Session {
 impl MySql {
     /// Begins a transaction and locks the row of a hold; `None` if the hold is gone.
     pub(crate) fn pin(&self, claim: &Claim, idle_limit: Duration) -> Result<Option<Session>> {
-        // The check refuses a table engine without transactions, because it locks no rows.
+        // The check refuses a table engine without transactions, because such an engine locks no rows.
         self.check_own(&self.tables.locks, &claim.name, self.deadline())?;
         let slot = borrow(&self.pools.transactions, patience(self.deadline()));
         let slot = slot.map_err(|error| self.error(&claim.name, error))?;

@@ -43,8 +43,8 @@ impl Quorum {
             // The remaining nodes get the hold as well, so that it survives the failure of a node.
             fan_out.send_rest();
             // A first acquisition reads only the replies that have arrived, so that the next user of a connection need not
-            // read them. A re-entry waits for all replies. Otherwise a node could execute this request after a later one of
-            // the hold, such as a release.
+            // read them. A re-entry waits for all replies. Otherwise a node could execute this request after a later request
+            // for the hold, such as a release.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -70,7 +70,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // A refusal contains the holder and its remaining lease, so the call reads the remaining replies.
+        // `refuse` compares the holders and remaining leases of all refusals, so the call reads the remaining replies.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {

@@ -18,8 +18,8 @@ use crate::stores::quorum::{Quorum, QuorumNode, bit};
 /// One request to each of several nodes. Some requests are already sent; other requests wait for a connection.
 ///
 /// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node timeout
-/// after the start. While `is_needed`, the wait ends at `connected_by` instead, unless the last attempt to connect to each
-/// of the awaited nodes failed.
+/// after the start. While `is_needed`, the wait ends at `connected_by` instead, unless the previous attempt to connect failed
+/// at every awaited node.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -205,7 +205,7 @@ impl<'a, T> FanOut<'a, T> {
         unread.chain(ready).fold(0, |bits, index| bits | bit(index))
     }
 
-    /// Returns the next reply; `None` after the last reply. A request without a reply at its deadline yields an error.
+    /// Returns the next reply; `None` after the last. A request without a reply at its deadline yields an error or `Unknown`.
     pub(super) fn next(&mut self) -> Option<(usize, Result<T>)> {
         self.next_within(None)
     }
@@ -296,7 +296,7 @@ impl<'a, T> FanOut<'a, T> {
                 let arrived = readable.filter(|(_, is)| **is);
                 arrived.fold(0, |bits, (at, _)| bits | bit(at))
             }
-            // `poll` failed for lack of memory. The caller then reads the first reply, and blocks until it arrives.
+            // `poll` failed for lack of memory. The caller then reads the reply to the first request, and may block.
             Err(_) => bit(0),
         }
     }

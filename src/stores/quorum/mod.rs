@@ -79,12 +79,12 @@ pub(crate) struct Quorum {
     settings: Settings,
     facts: Facts,
     placements: Mutex<HashMap<VisitorId, Placement>>,
-    /// The smoothed time until a majority has replied, in ns; 0 before the first measurement.
+    /// The smoothed duration of a successful acquisition or release, in ns; 0 before the first measurement.
     round_trip: AtomicU64,
 }
 
 impl Quorum {
-    /// Returns an error if two nodes are the same server, or one belongs to a cluster.
+    /// Returns an error if two nodes are the same server, or if a node belongs to a cluster or has a wrong address.
     pub(crate) fn new(
         nodes: Vec<(Arc<RedisNode>, Arc<dyn Any + Send + Sync>)>,
         settings: Settings,

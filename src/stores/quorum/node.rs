@@ -34,7 +34,7 @@ pub(crate) trait PendingAnswer<T> {
     /// Reads the replies to earlier requests on the connection. Returns whether the next reply belongs to this request.
     fn is_next(&mut self) -> bool;
 
-    /// The time of the node's clock in ms after which the node refuses the request; `None` if the request acquires nothing.
+    /// The time of the node's clock in ms after which the node refuses the request. `None` without an expiry, and in renewals.
     fn not_after(&self) -> Option<i64> {
         None
     }
@@ -44,6 +44,6 @@ pub(crate) trait PendingAnswer<T> {
         Arc::default()
     }
 
-    /// Waits for the reply until `deadline`.
+    /// Waits for the reply until `deadline`. Returns `None` if the reply was read before.
     fn receive(self: Box<Self>, deadline: Instant) -> Option<Result<T>>;
 }

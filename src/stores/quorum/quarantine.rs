@@ -116,7 +116,7 @@ impl Membership {
         place.insert(known).vote(now)
     }
 
-    /// Returns until when a server has no vote, and why. The server is new at this node, or its replication id changed.
+    /// Returns until when a server has no vote, and why. The caller found a new server at this node, or a new replication id.
     ///
     /// | server | locks that this node granted earlier | no vote for one `max_lease` from |
     /// |---|---|---|
@@ -125,7 +125,7 @@ impl Membership {
     /// | first one seen, node can fail over | may be missing on the server | now |
     /// | first one seen | may be missing if granted before the start | its start |
     /// | same run, new replication id | may be missing on the server | now |
-    /// | restarted, always with persistence | are on the server | as before the restart |
+    /// | restarted, with persistence before and after | are on the server | as before the restart |
     /// | any other | may be missing on the server | now |
     fn quarantine(
         &self,
@@ -169,7 +169,7 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether this run of the server had begun at `moment`; true also if its start is unknown.
+    /// Whether this run of the server had begun at `moment`; always true for an unlimited age.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }

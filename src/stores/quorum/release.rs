@@ -21,8 +21,8 @@ impl Quorum {
     ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = claim.in_doubt(0);
-        // A node may execute an unanswered acquire request after the release. `forget` reads its expiry before the release
-        // is sent: a reply that arrives during the release does not prove that its request ran before the release.
+        // A node may execute an unanswered acquire request after the release. `forget` reads the expiry of the acquire request
+        // before the release is sent: a reply that arrives later does not prove that this request ran before the release.
         let placement = self.forget(&mut in_doubt);
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
@@ -70,8 +70,8 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept` nodes may have had the hold until this release. `is_free` is true if they are a majority and a majority
-        // does not have the hold now.
+        // `kept` nodes may have had the hold until this release. `is_free` is true if they are a majority, and if a majority
+        // of all nodes lacks the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {

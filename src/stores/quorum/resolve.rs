@@ -9,7 +9,7 @@ use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
     /// Releases the lock at the nodes in `open`, pairs of a node and an expiry. A node with the expiry 0 granted the request.
-    /// Any other node can execute the request until the expiry. Returns an in-doubt request if a release failed.
+    /// Any other node can execute the request until the expiry. Returns an in-doubt request unless each release was final.
     pub(super) fn undo(
         &self,
         claim: &Claim,

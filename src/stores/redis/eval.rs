@@ -90,8 +90,8 @@ impl Pool {
         }
     }
 
-    /// Runs a script by its hash. If the server does not know the script, sends its text in a request with the same number.
-    /// So a late reply to the first request is valid.
+    /// Runs a script by its hash. If the server refuses the hash, sends the text in a request with the same number: if the
+    /// refusal was the duplicate of an earlier error, the reply to the first request follows, and is valid.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,

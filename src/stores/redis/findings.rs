@@ -30,8 +30,8 @@ impl Findings {
         self.all.push(found);
     }
 
-    /// Reports a server that gave no connection or no reply. If the server replied to an earlier query of the same check,
-    /// `answered` is the code to report.
+    /// Reports that a check of the server failed with `fault`. If the server replied to an earlier query of this check,
+    /// `answered` is the code of the finding.
     pub(super) fn unreachable(&mut self, fault: &CallError, answered: Option<&'static str>) {
         let reason = fault.reason();
         let is_refused = match fault {

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn slots_match_cluster_keyslot() {
-        // `CLUSTER KEYSLOT` of redis-server 7.0.15 returned these slots.
+        // `CLUSTER KEYSLOT` of redis-server 7.0.15 returned these slots, except the slot of `{}x`, which is not compared.
         for (key, expected) in [
             ("foo", 12182),
             ("{}x", 9500),

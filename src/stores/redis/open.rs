@@ -160,7 +160,7 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
-            // If too few replicas acknowledge an acquisition, the client releases it. It cannot take back a hand-off.
+            // If too few replicas acknowledge an acquisition, the client releases the hold. A hand-off cannot be undone.
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };

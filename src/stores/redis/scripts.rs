@@ -13,7 +13,7 @@ pub(super) struct Script {
     /// `EVALSHA` and the hash, encoded for a request.
     pub(super) evalsha: Vec<u8>,
     pub(super) keys: &'static [Key],
-    /// The arguments except for the last two, which are the expiry and the number of the request.
+    /// The arguments before the parts of `Limit` and the number of the request.
     pub(super) args: &'static [Arg],
     /// Whether the script takes an expiry and returns the server time. After the expiry, the server refuses the request.
     pub(super) expires: bool,

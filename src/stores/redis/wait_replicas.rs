@@ -14,7 +14,7 @@ pub(crate) struct Replication {
     pub(crate) timeout: Duration,
 }
 
-/// With the default `hz`, a server looks for expired `WAIT`s every 100 ms. So the reply to `WAIT` may be late by 100 ms.
+/// With the default `hz`, a server checks for expired `WAIT`s every 100 ms. So the reply to `WAIT` may be late by 100 ms.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

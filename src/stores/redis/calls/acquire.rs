@@ -40,8 +40,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition at a node of a quorum. It is sent only if `handle` counts the server's grants. If `restored` is true
-    /// and the lock is free at this server, the new hold gets the count of `claim`.
+    /// An acquisition at a node of a quorum. It is sent only if the server has a vote according to `handle`. If `restored` is
+    /// true and the lock is free at this server, the new hold gets the count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),

@@ -41,7 +41,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     /// Whether a `WAIT` follows this request if the client's setting `wait_replicas` is set.
     pub(in crate::stores::redis) replicates: bool,
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// The node's handle in a quorum. The request is sent only if this handle counts the server's grants.
+    /// The node's handle in a quorum. The request is sent only if the server has a vote according to this handle.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
     /// Whether the script publishes no message. Ignored if messages are sharded.
@@ -59,7 +59,7 @@ pub(super) enum Repeat {
     /// The request is sent again if its connection was cut, at most [`REPEATS`](super::REPEATS) times.
     IfCut,
     /// The request is sent at most twice. The first attempt gets half of the time until the deadline. If `unsent` is
-    /// false, an attempt that could not be sent is not repeated.
+    /// false, the request is repeated only after a lost reply.
     Halfway {
         unsent: bool,
     },
@@ -145,8 +145,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query omits the key of the stored reply, because there is no stored reply. While a slot
-    /// moves, a Cluster node refuses requests with missing keys.
+    /// The keys of the script. A query omits the key of the stored reply, because a query stores no reply. While a slot
+    /// moves, a Cluster node refuses a request if some of its keys are missing.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();

@@ -34,8 +34,8 @@ const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// Puts the user's script into the guarding script, as a function. A user's script that closes this function early, by an
-/// extra `end`, runs unguarded code. A script that compiles on its own has no extra `end`.
+/// Puts the user's script into the guarding script, as a function. An extra `end` in the user's script closes this function
+/// early, and the code after it runs unguarded. So the docs of `Guard::eval` forbid scripts from untrusted input.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
@@ -76,8 +76,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// Called if the server refused the work as late. The second time, if the hold's validity ends before the deadline,
-    /// returns how long to wait before the next check for a renewal.
+    /// Called if the server refused the work as late. After the first refusal, the work is sent again. If the hold's validity
+    /// ends before the deadline, a second refusal returns the pause before the next check for a renewal.
     fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)
@@ -199,7 +199,7 @@ impl Operation for Guarded<'_> {
                 key: key.to_owned(),
             };
         }
-        // The lock was acquired, so the user has the right to its own key. The error names only the other keys.
+        // The user can access the lock's key, because the lock was acquired. So the error names only the other keys.
         let mut keys: Vec<&str> = self.work.keys().collect();
         let fence = FENCE.of(lock);
         if let Check::Fence(..) = self.check {
@@ -235,7 +235,7 @@ impl Redis {
         operation.run(self, deadline)
     }
 
-    /// Runs a batch unless the resource has seen a larger fence.
+    /// Runs `work` unless the resource has seen a larger fencing token.
     pub(crate) fn write_fenced(
         &self,
         resource: &Arc<str>,

@@ -45,7 +45,7 @@ pub(super) use resolve::Resolve;
 
 const CORRECTIONS: u32 = 3;
 
-/// How often a request is repeated after its connection was cut. A server that shuts down cuts several connections in a row.
+/// How many times a request is repeated if its connection is cut. A server that shuts down cuts several connections in a row.
 const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";
@@ -54,8 +54,8 @@ const NO_TIME_TO_CORRECT: &str = "TRYAGAIN cached server state (clock offset, ho
     the deadline expired while refreshing it";
 
 pub(super) enum Unread {
-    /// The server did nothing, because the cached clock offset, identity or count was stale. The reply has corrected the
-    /// cache.
+    /// The server did nothing, because the cached clock offset, identity or count was stale. The stale value has been
+    /// corrected or cleared.
     Outdated,
     Unexpected,
     Error(Error),

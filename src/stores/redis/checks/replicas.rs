@@ -14,7 +14,7 @@ pub(super) fn find(
         return;
     };
     let (wanted, others) = (u64::from(client.wait_replicas), found.all.len());
-    // INFO has this field only if min-replicas-to-write is above 0.
+    // INFO has this field only if both min-replicas-to-write and min-replicas-max-lag are above 0.
     let good = info.number("min_slaves_good_slaves");
     let least = settings.get("min-replicas-to-write");
     let least = least.and_then(|least| least.parse().ok()).unwrap_or(1);

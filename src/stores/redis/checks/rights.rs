@@ -64,7 +64,7 @@ pub(super) fn find(
     let eval = match &fault {
         Some(CallError::Server(text)) if lacks_eval(text) => Some(text.clone()),
         Some(_) if missing.is_empty() => None,
-        // A user without the right to EVAL may run cached scripts with EVALSHA.
+        // EVALSHA of a cached script needs no right to EVAL, so this right is tested separately.
         _ => refused(connection, &["EVAL", "return 1", "0"], deadline)?,
     };
     let untried = fault.filter(|_| missing.is_empty() && eval.is_none());

@@ -13,7 +13,7 @@ use crate::stores::redis::topology::{Shard, Topology};
 use crate::stores::redis::transport::{Borrowed, CallError};
 use crate::stores::redis::wait_replicas::Replication;
 
-/// One call renews at most this many holds or permits with ids, so that the server is busy for less than 1 ms. A handle
+/// One call renews at most this many holds or permits with ids, so that the server is busy for less than 1 ms. A claim
 /// with more permits gets a call of its own.
 const RENEWED_AT_ONCE: usize = 100;
 
@@ -83,7 +83,7 @@ pub(super) struct Batch<'a> {
     pub(super) is_asking: bool,
     /// The indices of the claims in each call. In a Cluster, all claims of a call have the same slot.
     pub(super) parts: Vec<Vec<usize>>,
-    /// The last part for each slot and script, and the number of permits in this part.
+    /// The last part for each slot and script, and the number of holds or permits in this part.
     last: BTreeMap<(u16, usize), (usize, usize)>,
 }
 

@@ -32,7 +32,7 @@ use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady,
 use crate::stores::redis::voting::borrow_voting;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
-/// How often a claim may be sent in one call of `renew`.
+/// How many times a claim may be sent in one call of `renew`.
 const ROUNDS: u32 = 6;
 
 /// The server did not find the claim in a batch. A proxy may have sent the whole batch to the server of the first key.
@@ -160,7 +160,7 @@ impl<'a> Renewals<'a> {
     /// Borrows a connection for renewals. In a quorum, fails if the server's grants do not count.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
-            // At a limit of connections, a connection for requests is used.
+            // If no connection for renewals is available, a connection for requests is used.
             return server
                 .renewals
                 .borrow(deadline)

@@ -19,7 +19,7 @@ impl LazyThread {
         }
         match sync::spawn(name, run) {
             Ok(handle) => *thread = Some(handle),
-            // Without the thread, waiters poll once a second.
+            // The next call tries again to start the thread.
             Err(error) => events::subscriber_cannot_start(&error),
         }
     }
@@ -29,7 +29,7 @@ impl LazyThread {
         if let Some(handle) = self.0.lock().take()
             && handle.thread().id() != thread::current().id()
         {
-            // The result is ignored, because waiters poll once a second even if the thread has panicked.
+            // A panic of the thread is ignored, because the owner is closing.
             let _ = handle.join();
         }
     }

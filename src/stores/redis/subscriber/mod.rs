@@ -54,7 +54,7 @@ struct State {
 /// |---|---|---|
 /// | > 0 | yes, > 0 | live: messages arrive |
 /// | > 0 | no | a confirmation is on its way, or there is no connection |
-/// | 0 | any | subscribed until `idle_since` + [`LINGER`], for use by a later waiter |
+/// | 0 | any | kept for a later waiter until `Shared::sweep` or the end of the connection |
 #[derive(Default)]
 struct Channel {
     waiters: usize,
@@ -98,8 +98,8 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to `channel`, at least until the returned `Interest` is dropped. Also returns whether the subscription is active
-    /// already. If `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
+    /// Subscribes to `channel`, at least until the returned `Interest` is dropped. Also returns whether the subscription is
+    /// active already. If `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);

@@ -133,7 +133,7 @@ impl Shared {
                     deadline = time::now() + PING_AFTER;
                 }
                 Err(fault) if fault.is_timeout() && part < deadline => {}
-                // The waiters of a refused channel poll. Other channels are not affected.
+                // The waiters of a refused channel poll. The connection stays open for the other channels.
                 Err(CallError::Server(text)) => {
                     events::subscriber_refused(&self.connector.master().node(), &text);
                     self.refused(&text);

@@ -36,7 +36,7 @@ impl Redis {
                 Form::Text => queries.strings(one, true, false)?,
                 Form::Number => queries.strings(one, false, true)?,
             };
-            // An entry in `others` means that the key has moved, or is not a lock.
+            // An entry in `others`: the key is not a lock, or the server refused a query, for example after a move.
             match looked.others.into_iter().next() {
                 Some((_, text)) => Err(CallError::Server(text)),
                 None => Ok(looked.found),

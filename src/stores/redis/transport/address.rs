@@ -58,7 +58,7 @@ impl Address {
         tls_config: &TlsConfig,
     ) -> Result<Address> {
         let invalid = |reason: &str| Error::config("the Redis URL", reason);
-        // The `redis` crate is built without TLS and refuses the schemes `rediss` and `valkeys`. So it gets `redis`.
+        // The `redis` crate is built without TLS and refuses the schemes `rediss` and `valkeys`. So it gets the scheme `redis`.
         let plain = match url.split_once(':') {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
             _ => None,
@@ -231,8 +231,8 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// The `redis` crate ignores unknown options of a URL, and accepts a negative database. Returns the error in such a
-/// URL. The error text contains no part of the URL, because any part may be a secret.
+/// Returns the error in a URL that the `redis` crate accepts, such as an unknown option or a negative database. The error
+/// text contains no part of the URL, because any part may be a secret.
 fn error_in(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());

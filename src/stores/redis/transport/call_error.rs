@@ -20,7 +20,7 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// Nothing was sent, because a Redlock would not count the server's grant, such as after a restart. The value is why.
+    /// Nothing was sent, because a Redlock would not count the server's grant. The value is the reason.
     Unfit(String),
 }
 
@@ -145,7 +145,7 @@ impl CallError {
         matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
-    /// Returns the reason for users. From an error reply, removes the position in the script and the code `TRYAGAIN`.
+    /// Returns the reason to show to users. Removes the position in the script and the code `TRYAGAIN` from an error reply.
     pub(crate) fn into_reason(self) -> Reason {
         match self {
             CallError::NotSent(reason)

@@ -1,4 +1,4 @@
-//! Connections to one server, and the pool of them.
+//! Connections to one server, and their pool.
 
 mod address;
 mod announced;
@@ -47,7 +47,7 @@ pub(crate) use tls::TlsConfig;
 #[cfg(feature = "mysql")]
 pub(crate) use tunnel::Tunnel;
 
-/// A reply may arrive this long after the deadline of its request, because the client only estimates the server's clock.
+/// `Connection::is_ready` treats a deferred reply as overdue this long after the deadline of its request.
 pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;

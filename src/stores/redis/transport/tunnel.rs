@@ -80,8 +80,8 @@ impl Tunnel {
 
 /// Forwards bytes between `near` and the server until either closes the connection. The login must end by `deadline`.
 ///
-/// This function sends an SSL request, of which the crate `mysql` does not know. So it adjusts the sequence numbers of later
-/// login packets by one.
+/// The crate `mysql` does not know of the SSL request that this function sends. So this function adjusts the sequence
+/// numbers of later login packets by one.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,
@@ -97,7 +97,7 @@ fn carry(
     near.write_all(&greeting).map_err(failed)?;
     let mut block = vec![0; BLOCK];
     let mut count = near.read(&mut block).map_err(failed)?;
-    // If the server's greeting is an error packet, the crate `mysql` closes the connection without a login.
+    // If the server's first packet is an error, the crate `mysql` closes the connection without a login.
     if count < REQUEST {
         return Ok(());
     }

@@ -45,7 +45,7 @@ pub(crate) struct Cluster {
     map: Mutex<SlotMap>,
     refreshed: Condvar,
     channels: Mutex<Channels>,
-    /// Called when a master was added or removed.
+    /// Called when a refresh removed a master, or `MOVED` named an unknown server.
     pub(crate) on_takeover: Hooks,
     myself: Weak<Cluster>,
 }
@@ -159,8 +159,8 @@ impl Cluster {
         told.collect()
     }
 
-    /// Runs `talk` on one master: in the order of the names, the first one not in `done`. Returns `None` if there is none.
-    /// If `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
+    /// Runs `talk` on the first master, by name, that is not in `done`. Returns `None` if all masters are in `done`. If
+    /// `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],

@@ -50,7 +50,7 @@ impl Shard {
 }
 
 impl Cluster {
-    /// Refreshes the map first if the master of the slot is unknown or doubtful.
+    /// Returns the master of the slot. If the master is unknown or doubtful, refreshes the map first.
     pub(super) fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.present(slot);
         if let Some(shard) = &known

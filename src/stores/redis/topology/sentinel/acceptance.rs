@@ -10,11 +10,11 @@ pub(super) enum MasterState {
     /// The server reports another role.
     NoMaster,
     Silent,
-    /// The server sent an error reply, or another thread accepted another master.
+    /// The server sent an error reply or failed the TLS checks, or another thread accepted another master.
     Unclear,
 }
 
-/// Among the reports with a later epoch and another server than `known`, returns the one with the latest epoch. One
+/// Among the reports of another server than `known` with a later epoch, returns the report with the latest epoch. One
 /// sentinel's report is enough.
 pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> {
     let is_later = |it: &Report| it.epoch > known.epoch;

@@ -152,7 +152,7 @@ impl Shared {
         self.sentinels.lock().clone()
     }
 
-    /// Moves a sentinel to the end of the list, because its query failed or its reply was outdated.
+    /// Moves a sentinel to the end of the list, because it failed or its report did not lead to a connection at once.
     fn put_last(&self, sentinel: &Arc<Sentinel>) {
         let mut sentinels = self.sentinels.lock();
         if let Some(index) = sentinels.iter().position(|it| Arc::ptr_eq(it, sentinel)) {

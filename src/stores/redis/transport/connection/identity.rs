@@ -1,4 +1,4 @@
-//! The identity of a server. Redlock queries it to detect a restarted server, or one whose keys were replaced.
+//! The identity of a server. Redlock queries it to detect a restart of the server or a replacement of its keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

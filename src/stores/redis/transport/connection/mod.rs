@@ -101,7 +101,7 @@ impl Connection {
         self.receive(deadline)
     }
 
-    /// Sends `request`. Fails without sending if the connection has ended or has an unsolicited reply.
+    /// Sends `request`. Fails without sending if [`Connection::is_stale`] returns true.
     pub(crate) fn ask(&mut self, request: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNSOLICITED.into()));

@@ -113,7 +113,7 @@ impl Pool {
         Err(NotReady::NotConnected)
     }
 
-    /// Puts a connection back into its slot, unless the state of the connection is unknown after `outcome`.
+    /// Puts a connection back into its slot, or closes the connection if it cannot be reused after `outcome`.
     pub(crate) fn give_back<T>(&self, mut borrowed: Borrowed, outcome: &Result<T, CallError>) {
         let connection = borrowed.connection;
         if let Err(fault) = outcome
@@ -166,7 +166,7 @@ impl Pool {
         Err(fault)
     }
 
-    /// Takes the connection out of a slot, and reads the replies that its earlier users left unread. `None`: not usable.
+    /// Takes the connection out of a slot, and reads its deferred replies. Returns `None` if the connection is not usable.
     fn usable(
         &self,
         slot: &mut Slot<Box<Connection>>,
