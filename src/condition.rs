@@ -246,7 +246,7 @@ impl Lock {
     pub fn condition(&self, name: &str) -> Condition {
         let mut raw_lock = self.raw_lock().clone();
         if let Some(flaw) = flaw(name) {
-            raw_lock.flaw.get_or_insert_with(|| Box::new(flaw));
+            raw_lock.rare().flaw.get_or_insert(flaw);
         }
         Condition {
             lock: self.clone(),

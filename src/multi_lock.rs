@@ -97,12 +97,14 @@ impl MultiLock {
         }
         let names = entrances.iter().map(|it| it.key.lock.name.as_ref());
         let name = names.collect::<Vec<&str>>().join(" + ").into();
-        let flaw = entrances.iter().find_map(|raw_lock| raw_lock.flaw.clone());
+        let flaw = entrances
+            .iter()
+            .find_map(|raw_lock| raw_lock.flaw().cloned());
         let parts = entrances.iter().map(|raw_lock| raw_lock.key.clone());
         let (store, prefix) = (Arc::new(MultiStore::new(members)), KeyPrefix::default());
         let counted = CountSettings::default();
         let inner = ClientInner::new(new_id(), store, timeouts, prefix, None, counted);
         let lock = Lock::new(Arc::new(inner), Kind::Reentrant, name, flaw);
-        Ok(lock.with(|raw_lock| raw_lock.parts = Some(parts.collect())))
+        Ok(lock.with(|raw_lock| raw_lock.rare().parts = Some(parts.collect())))
     }
 }

@@ -1,3 +1,4 @@
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -261,7 +262,7 @@ impl Lock {
         if !(1..=most).contains(&permits) {
             return Err(self.invalid_permits(permits.into()));
         }
-        let lock = self.with(|raw_lock| raw_lock.permits = Some(permits));
+        let lock = self.with(|raw_lock| raw_lock.permits = NonZeroU32::new(permits));
         let entered = lock.raw_lock().acquire(limit)?;
         Ok(entered.map(|entry| Permits {
             guard: OwnedGuard::new(lock, entry),

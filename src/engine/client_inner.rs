@@ -76,7 +76,7 @@ impl ClientInner {
         count_settings: CountSettings,
     ) -> ClientInner {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
-        let counters = Arc::new(Counters::new(count_settings));
+        let counters = Arc::new(Counters::new(count_settings, &store.facts().timeline));
         let wait_queues = Arc::<WaitQueues<_, _>>::default();
         let watchdog = Watchdog::new(
             Arc::clone(&store),

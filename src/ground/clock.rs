@@ -61,6 +61,22 @@ impl BootInstant {
     }
 }
 
+/// A duration of at most 584 years, in half the memory of a `Duration`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Nanos(u64);
+
+impl Nanos {
+    pub(crate) fn get(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+}
+
+impl From<Duration> for Nanos {
+    fn from(span: Duration) -> Nanos {
+        Nanos(nanos(span))
+    }
+}
+
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

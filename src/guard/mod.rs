@@ -121,7 +121,7 @@ impl Guard {
     /// [`fenced_lock`](crate::Client::fenced_lock) and holds in a database have a token. For all other locks the result is
     /// `None`.
     pub fn fencing_token(&self) -> Option<u64> {
-        self.held.hold.fence
+        self.held.hold.fence()
     }
 
     /// Unlocks the lock, and returns the error that a drop would only log.

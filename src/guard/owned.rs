@@ -115,7 +115,7 @@ impl OwnedGuard {
 
     /// Returns the fencing token of this hold; see [`Guard::fencing_token`](crate::Guard::fencing_token).
     pub fn fencing_token(&self) -> Option<u64> {
-        self.held.hold.fence
+        self.held.hold.fence()
     }
 
     /// Unlocks the lock, and returns the error that a drop would only log.

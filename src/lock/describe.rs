@@ -108,7 +108,7 @@ impl Lock {
 
     fn is_one(&self) -> Result<()> {
         self.raw_lock.ready()?;
-        if self.raw_lock.parts.is_some() {
+        if self.raw_lock.parts().is_some() {
             let reason = "it consists of several locks; call this on each of them";
             return Err(Error::unsupported(self.full_name(), reason));
         }

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use crate::engine::client_inner::ClientInner;
 use crate::engine::counters::class::ClassId;
-use crate::engine::hold::Lease;
 use crate::engine::owner::LockKey;
-use crate::engine::raw_lock::RawLock;
+use crate::engine::raw_lock::{RareSettings, RawLock};
 use crate::engine::wait_loop::{Polling, WaitLimit};
 use crate::ground::claim::{Kind, LockId};
 use crate::ground::error::{Error, Result};
@@ -72,33 +71,35 @@ impl Lock {
         let full = inner.key_prefix.before(name);
         let refuses = inner.store.facts().refuses;
         let invalid = flaw(kind, name, &full).or_else(|| refuses(kind, &full));
-        Lock::new(Arc::clone(inner), kind, full, invalid.map(Box::new))
+        Lock::new(Arc::clone(inner), kind, full, invalid)
     }
 
     pub(crate) fn new(
         inner: Arc<ClientInner>,
         kind: Kind,
         name: Arc<str>,
-        flaw: Option<Box<Error>>,
+        flaw: Option<Error>,
     ) -> Lock {
         let class = match &flaw {
             None => inner.counters.class_of(inner.without_prefix(&name)),
             Some(_) => ClassId::default(),
         };
+        let rare = flaw.map(|flaw| RareSettings {
+            flaw: Some(flaw),
+            ..RareSettings::default()
+        });
         Lock {
             raw_lock: RawLock {
                 key: LockKey {
                     client: inner.number,
                     lock: LockId { kind, name },
                 },
-                lease: Lease::Watchdog(inner.timeouts.watchdog_timeout),
-                polling: None,
+                fixed_lease: None,
                 inner,
                 class,
-                flaw,
-                parts: None,
                 permits: None,
                 prefers_readers: false,
+                rare: rare.map(Box::new),
             },
             #[cfg(feature = "mysql")]
             database: None,
@@ -129,7 +130,7 @@ impl Lock {
     /// ```
     #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Lock {
-        self.with(|raw_lock| raw_lock.lease = Lease::Fixed(lease))
+        self.with(|raw_lock| raw_lock.fixed_lease = Some(lease))
     }
 
     /// Returns a new value for the same lock. Its waiters poll instead of listening for unlock messages. The first pause is
@@ -158,11 +159,12 @@ impl Lock {
     #[must_use = "this returns the configured lock; the original is unchanged"]
     pub fn with_backoff(&self, first: Duration, longest: Duration) -> Lock {
         let mut lock = self.clone();
-        lock.raw_lock.polling = Some(Box::new(Polling { first, longest }));
+        let rare = lock.raw_lock.rare();
+        rare.polling = Some(Polling { first, longest });
         if !(SHORTEST_PAUSE..=longest).contains(&first) || longest > LONGEST_PAUSE {
             let reason = format!("{first:?} up to {longest:?} is outside 100 µs ..= 1 s, or falls");
-            let flaw = || Box::new(Error::config("the backoff of a lock", reason));
-            lock.raw_lock.flaw.get_or_insert_with(flaw);
+            let flaw = || Error::config("the backoff of a lock", reason);
+            rare.flaw.get_or_insert_with(flaw);
         }
         lock
     }

@@ -149,7 +149,7 @@ impl Lock {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn fencing_token(&self) -> Result<Option<u64>> {
-        Ok(self.current_hold()?.fence)
+        Ok(self.current_hold()?.fence())
     }
 
     pub(super) fn me(&self) -> Result<Arc<Owner>> {

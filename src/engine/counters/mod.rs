@@ -16,6 +16,7 @@ use crate::engine::counters::class::{ClassId, Classes};
 pub(crate) use crate::engine::counters::requests::Answer;
 use crate::engine::counters::waits::Waits;
 pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
+use crate::ground::clock::Timeline;
 use crate::ground::observer::{Event, Observed};
 use crate::ground::sync::Mutex;
 use crate::ground::{events, numbers};
@@ -55,6 +56,8 @@ pub(crate) struct Counters {
     classes: Classes,
     waits: Mutex<Waits>,
     has_no_watchdog: AtomicBool,
+    /// The clock of the client's holds.
+    pub(crate) timeline: Timeline,
 }
 
 pub(crate) fn end_name(is_lost: bool) -> &'static str {
@@ -65,8 +68,9 @@ pub(crate) fn end_name(is_lost: bool) -> &'static str {
 }
 
 impl Counters {
-    pub(crate) fn new(settings: CountSettings) -> Counters {
+    pub(crate) fn new(settings: CountSettings, timeline: &Timeline) -> Counters {
         Counters {
+            timeline: timeline.clone(),
             classes: Classes::new(settings.class_of.clone()),
             settings,
             ..Counters::default()

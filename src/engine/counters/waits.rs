@@ -89,6 +89,7 @@ mod tests {
     use super::*;
     use crate::engine::counters::CountSettings;
     use crate::ground::claim::Kind;
+    use crate::ground::clock::PROCESS;
     use crate::ground::observer::{Event, Observed, Observer};
 
     /// The number of other waiters in the last `Event::LongWait`; 100 if none has arrived.
@@ -133,11 +134,14 @@ mod tests {
     #[test]
     fn a_long_wait_is_reported_at_each_doubling() {
         let others = Arc::new(Others(AtomicUsize::new(100)));
-        let counters = Arc::new(Counters::new(CountSettings {
-            observer: Observed::by(Arc::<Others>::clone(&others)),
-            long_wait: Duration::from_secs(10),
-            ..CountSettings::default()
-        }));
+        let counters = Arc::new(Counters::new(
+            CountSettings {
+                observer: Observed::by(Arc::<Others>::clone(&others)),
+                long_wait: Duration::from_secs(10),
+                ..CountSettings::default()
+            },
+            &PROCESS,
+        ));
         let told = || others.0.swap(100, Ordering::Relaxed);
         let mut wait = begin(&counters, "orders:1", 7);
         let _same = begin(&counters, "orders:1", 8);

@@ -18,7 +18,7 @@ impl Hold {
     /// Adds the hold to the client's counters, when a thread gets the hold. Returns false if the hold is not valid.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
-        let now = self.timeline.now();
+        let now = self.client.timeline.now();
         let is_valid = self.counts(&state, now);
         if let Some(class) = self.class.filter(|_| is_valid) {
             state.began = Some(now);
@@ -30,7 +30,7 @@ impl Hold {
 
     /// Opens the tracing span of the hold. It follows from the span of the wait.
     pub(crate) fn begin_span(&self, wait: WaitSpan, class: &str, waited: Duration) {
-        let (visitor, fence) = (self.visitor.as_str(), self.fence);
+        let (visitor, fence) = (self.visitor.as_str(), self.fence());
         let span = HoldSpan::behind(wait, (&self.name, class), visitor, fence, waited);
         let mut state = self.state.lock();
         if matches!(state.phase, Phase::Held) {
@@ -39,7 +39,7 @@ impl Hold {
     }
 
     pub(super) fn end_notice(&self, state: &mut State, is_lost: bool) -> EndNotice<'_> {
-        let held = |since: BootInstant| since.until(self.timeline.now());
+        let held = |since: BootInstant| since.until(self.client.timeline.now());
         EndNotice {
             hold: self,
             held: state.began.map(held),
@@ -51,7 +51,7 @@ impl Hold {
     pub(crate) fn age(&self) -> Option<Duration> {
         let state = self.state.lock();
         let began = state.began.filter(|_| matches!(state.phase, Phase::Held))?;
-        Some(began.until(self.timeline.now()))
+        Some(began.until(self.client.timeline.now()))
     }
 
     /// Marks the hold as lost, and returns the loss. Returns `None` if the hold had already ended.
@@ -74,7 +74,7 @@ impl Hold {
     fn lose_now(&self, state: &mut State, cause: LossCause) -> Loss {
         state.phase = Phase::Lost(Box::new(cause.clone()));
         let loss = self.loss(cause);
-        if let Some(news) = &state.news {
+        if let Some(news) = state.news() {
             news.tell(loss.clone());
         }
         loss
@@ -82,16 +82,16 @@ impl Hold {
 
     pub(crate) fn lapse(&self) -> Option<LossCause> {
         let state = self.state.lock();
-        if self.timeline.now() < state.valid_until {
+        if self.client.timeline.now() < state.valid_until {
             return None;
         }
         let owner_lives = self.owner.strong_count() > 0;
-        state.lapse(self.timeline.read(), owner_lives)
+        state.lapse(self.client.timeline.read(), owner_lives)
     }
 
     /// Returns an in-doubt request for this hold. Resolving this request releases the hold if the store still has it.
     pub(crate) fn in_doubt(&self) -> InDoubt {
-        let lease = self.state.lock().longest_in_store(&self.timeline);
+        let lease = self.state.lock().longest_in_store(&self.client.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)
     }
 
@@ -101,7 +101,7 @@ impl Hold {
         if matches!(state.phase, Phase::Held) {
             let loss = self.loss(LossCause::Closed);
             state.is_abandoned = true;
-            state.news.get_or_insert_default().tell(loss);
+            state.rare().news.get_or_insert_default().tell(loss);
         }
     }
 
@@ -116,7 +116,7 @@ impl Hold {
 
     pub(crate) fn news(&self) -> Arc<LossNotice> {
         let mut state = self.state.lock();
-        if let Some(news) = &state.news {
+        if let Some(news) = state.news() {
             return Arc::clone(news);
         }
         let news: Arc<LossNotice> = Arc::default();
@@ -125,7 +125,7 @@ impl Hold {
             Phase::Lost(cause) => news.tell(self.loss(LossCause::clone(cause))),
             Phase::Released => news.end(),
         }
-        state.news = Some(Arc::clone(&news));
+        state.rare().news = Some(Arc::clone(&news));
         news
     }
 
@@ -139,7 +139,7 @@ impl Hold {
 
     /// Notifies the listeners that the hold was released, unless a loss was reported to them.
     pub(crate) fn close_listeners(&self) {
-        if let Some(news) = &self.state.lock().news {
+        if let Some(news) = self.state.lock().news() {
             news.end();
         }
     }

@@ -12,6 +12,7 @@ mod state;
 mod tests;
 mod validity;
 
+use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use crate::engine::hold::state::{Level, Phase, State, count};
 pub(crate) use crate::engine::hold::validity::InFlightId;
 use crate::engine::hold::validity::{By, Flying, end_of_validity};
 use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
-use crate::ground::clock::{BootInstant, PROCESS, Timeline};
+use crate::ground::clock::BootInstant;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
 
@@ -61,14 +62,13 @@ pub(crate) struct Hold {
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) visitor: VisitorId,
-    pub(crate) fence: Option<u64>,
+    fence: Option<NonZeroU64>,
     /// The number of the owner of the hold: a thread, or an `OwnedGuard`. Permits have the number of the acquiring thread.
     pub(crate) thread: u64,
     owner: Weak<()>,
     client: Arc<Counters>,
     /// The class under which the hold is counted; `None` if it is not counted.
     class: Option<ClassId>,
-    timeline: Timeline,
     state: Mutex<State>,
 }
 
@@ -86,7 +86,8 @@ pub(crate) enum ReleasePlan {
     Expired(Claim),
 }
 
-pub(crate) type Leases = SmallVec<[Lease; 1]>;
+/// The leases of the levels of a hold; `None` for a level that the watchdog renews.
+pub(crate) type Leases = SmallVec<[Option<Duration>; 1]>;
 
 impl std::panic::RefUnwindSafe for Hold {}
 
@@ -108,19 +109,16 @@ impl Hold {
             owner,
             client,
             class: None,
-            timeline: PROCESS.clone(),
             state: Mutex::new(State {
                 phase: Phase::Held,
                 levels: smallvec![Level::new(0, lease, sent)],
-                next_level: 1,
+                next_id: 1,
                 valid_until: end_of_validity(sent, claim.lease),
                 counted_from: sent,
                 in_flight: SmallVec::new(),
-                next_in_flight_id: 0,
-                longest: claim.lease,
+                longest: claim.lease.into(),
                 waits: false,
                 due: None,
-                news: None,
                 may_outlast: false,
                 is_abandoned: false,
                 began: None,
@@ -133,7 +131,7 @@ impl Hold {
     /// Notes that the server can run another copy of the request that acquired the hold, until `EXPIRY_SLACK` after
     /// `deadline`. The copy would set the lease of that request once more.
     pub(crate) fn set_copy_in_flight(&self, lease: Duration, deadline: Instant) {
-        let now = self.timeline.read();
+        let now = self.client.timeline.read();
         let expires = now.moment_of(deadline);
         let mut state = self.state.lock();
         let first = state.note_in_flight(By::Holder, now.moment, lease, expires);
@@ -143,19 +141,16 @@ impl Hold {
 
     /// Sets the class, the clock of the store and the fencing token. For some kinds of lock, other clients may shorten the
     /// lease of the key to `least`. Holds of these locks are renewed at least as often as holds with a lease of `least`.
-    pub(crate) fn set_store(
-        &mut self,
-        class: ClassId,
-        timeline: &Timeline,
-        fence: Option<u64>,
-        least: Duration,
-    ) {
+    pub(crate) fn set_store(&mut self, class: ClassId, fence: Option<u64>, least: Duration) {
         self.class = Some(class);
-        self.timeline = timeline.clone();
-        self.fence = fence;
+        self.fence = fence.and_then(NonZeroU64::new);
         if self.kind.rules().restores_lifetime {
             self.state.lock().rare().longest_pace = Some(least);
         }
+    }
+
+    pub(crate) fn fence(&self) -> Option<u64> {
+        self.fence.map(NonZeroU64::get)
     }
 
     pub(crate) fn lock(&self) -> LockId {
@@ -166,7 +161,7 @@ impl Hold {
     /// Returns whether the holder may act on the lock, as far as this process knows.
     pub(crate) fn is_valid(&self) -> bool {
         let state = self.state.lock();
-        self.counts(&state, self.timeline.now())
+        self.counts(&state, self.client.timeline.now())
     }
 
     fn counts(&self, state: &State, now: BootInstant) -> bool {
@@ -175,7 +170,7 @@ impl Hold {
 
     pub(crate) fn remaining_validity(&self) -> Duration {
         let state = self.state.lock();
-        let now = self.timeline.now();
+        let now = self.client.timeline.now();
         match self.counts(&state, now) {
             true => now.until(state.valid_until),
             false => Duration::ZERO,
@@ -187,7 +182,8 @@ impl Hold {
     pub(crate) fn excludes_overlap(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
-        matches!(state.phase, Phase::Held) && is_pinned || self.counts(&state, self.timeline.now())
+        matches!(state.phase, Phase::Held) && is_pinned
+            || self.counts(&state, self.client.timeline.now())
     }
 
     /// Returns whether the hold is neither released nor marked lost. The validity may have ended even if this returns true,
@@ -223,7 +219,7 @@ impl Hold {
 
     /// Returns the claim of a re-entry. Notes that its request is in flight, with this `deadline`.
     pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
-        let now = self.timeline.read();
+        let now = self.client.timeline.read();
         let mut state = self.state.lock();
         let rest = state.rest(now.moment).unwrap_or_default();
         let claim = Claim {
@@ -257,11 +253,10 @@ impl Hold {
         may_run_again: bool,
     ) -> Option<LevelId> {
         let mut state = self.state.lock();
-        if !matches!(state.phase, Phase::Held) || self.timeline.now() >= state.valid_until {
+        if !matches!(state.phase, Phase::Held) || self.client.timeline.now() >= state.valid_until {
             return None;
         }
-        let id = state.next_level;
-        state.next_level = state.next_level.wrapping_add(1);
+        let id = state.next_id();
         state.levels.push(Level::new(id, lease, sent));
         state.confirm(in_flight_id, sent, claim.lease, may_run_again);
         Some(id)
@@ -308,10 +303,10 @@ impl Hold {
             // Releasing the last level ends the hold in this process, whatever the reply to the request is.
             state.phase = Phase::Released;
             _ended = self.end_notice(&mut state, false);
-            claim.lease = state.longest_in_store(&self.timeline);
+            claim.lease = state.longest_in_store(&self.client.timeline);
             return ReleasePlan::Whole(claim);
         }
-        let now = self.timeline.read();
+        let now = self.client.timeline.read();
         match state.rest(now.moment) {
             Some(lease) => {
                 let expires = now.moment_of(deadline);
@@ -319,7 +314,7 @@ impl Hold {
                 ReleasePlan::Part(Claim { lease, ..claim }, in_flight_id)
             }
             None => {
-                claim.lease = state.longest_in_store(&self.timeline);
+                claim.lease = state.longest_in_store(&self.client.timeline);
                 ReleasePlan::Expired(claim)
             }
         }
@@ -368,10 +363,14 @@ impl Hold {
             Phase::Released => return Err(LossCause::Gone),
         }
         let mut claim = self.claim(&state, Duration::ZERO);
-        let leases = state.levels.drain(..).map(|level| level.lease).collect();
+        let leases = state
+            .levels
+            .drain(..)
+            .map(|level| level.fixed_lease())
+            .collect();
         state.phase = Phase::Released;
         let _ended = self.end_notice(&mut state, false);
-        claim.lease = state.longest_in_store(&self.timeline);
+        claim.lease = state.longest_in_store(&self.client.timeline);
         // Dropping `_ended` calls the observer, so the mutex is unlocked first.
         drop(state);
         Ok((claim, leases))
@@ -381,6 +380,6 @@ impl Hold {
     pub(crate) fn begin_write(&self) -> Option<(Claim, BootInstant)> {
         let state = self.state.lock();
         let claim = || (self.claim(&state, Duration::ZERO), state.valid_until);
-        self.counts(&state, self.timeline.now()).then(claim)
+        self.counts(&state, self.client.timeline.now()).then(claim)
     }
 }

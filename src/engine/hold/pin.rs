@@ -20,7 +20,7 @@ impl Hold {
         let mut state = self.state.lock();
         let is_free = matches!(state.phase, Phase::Held) && state.pinned_since().is_none();
         if is_free {
-            state.rare().pinned_since = Some(self.timeline.now());
+            state.rare().pinned_since = Some(self.client.timeline.now());
         }
         is_free
     }
@@ -45,7 +45,7 @@ impl Hold {
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }
-        let now = self.timeline.now();
+        let now = self.client.timeline.now();
         if committed.is_none() && state.counted_from + state.pace() / 3 < now {
             state.rare().last_trouble = Some(format!(
                 "a transaction blocked its renewal for {} ms",
@@ -57,7 +57,7 @@ impl Hold {
     /// Returns the claim that extends the lease. The lease of the claim is zero if every level has ended.
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
-        let rest = state.rest(self.timeline.now()).unwrap_or_default();
+        let rest = state.rest(self.client.timeline.now()).unwrap_or_default();
         self.claim(&state, rest)
     }
 }

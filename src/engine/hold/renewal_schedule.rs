@@ -131,7 +131,7 @@ impl Hold {
             state.set_life(sent, life);
             let counts = matches!(state.phase, Phase::Held) && now < state.valid_until;
             if counts {
-                state.confirm(in_flight_id, sent, lease, may_run_again);
+                state.confirm(in_flight_id, sent, lease.get(), may_run_again);
             } else {
                 state.unanswered(in_flight_id);
             }

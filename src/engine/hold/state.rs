@@ -7,14 +7,15 @@ use crate::engine::hold::validity::{By, Flying, InFlight};
 use crate::engine::hold::{Lease, LevelId};
 use crate::engine::loss_notice::LossNotice;
 use crate::ground::claim::Rules;
-use crate::ground::clock::{BootInstant, ClockPair, Timeline, drift};
+use crate::ground::clock::{BootInstant, ClockPair, Nanos, Timeline, drift};
 use crate::ground::events::HoldSpan;
 use crate::ground::loss::LossCause;
 
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) id: LevelId,
-    pub(super) lease: Lease,
+    lease: Nanos,
+    /// `None` if the watchdog renews this level.
     pub(super) ends: Option<BootInstant>,
     pub(super) is_guards: bool,
 }
@@ -41,19 +42,18 @@ pub(super) const ROUNDING: Duration = Duration::from_millis(5);
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) levels: SmallVec<[Level; 1]>,
-    pub(super) next_level: LevelId,
     pub(super) valid_until: BootInstant,
     /// When the request that set `valid_until` was sent.
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
-    pub(super) next_in_flight_id: u32,
+    /// The next id of a level or a request in flight.
+    pub(super) next_id: u32,
     /// The longest lease that a request of this hold may have set.
-    pub(super) longest: Duration,
+    pub(super) longest: Nanos,
     /// True if a renewal of this hold is due, and queued behind the previous batch of renewals.
     pub(super) waits: bool,
     /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
-    pub(super) news: Option<Arc<LossNotice>>,
     /// True if the store may keep the hold after its validity has ended. Reasons are an in-doubt re-entry, a late copy of
     /// the request that acquired the hold, or the thread's hold of the other side of the same read-write lock.
     pub(super) may_outlast: bool,
@@ -68,6 +68,7 @@ pub(super) struct State {
 
 #[derive(Debug, Default)]
 pub(super) struct Rare {
+    pub(super) news: Option<Arc<LossNotice>>,
     /// Why the last renewal failed. A later loss reports this as its cause.
     pub(super) last_trouble: Option<String>,
     /// When a transaction locked the row of the hold. Until the transaction ends, no client can acquire or renew the lock.
@@ -86,7 +87,7 @@ impl Level {
     pub(super) fn new(id: LevelId, lease: Lease, sent: BootInstant) -> Level {
         Level {
             id,
-            lease,
+            lease: lease.duration().into(),
             ends: match lease {
                 Lease::Watchdog(_) => None,
                 Lease::Fixed(lease) => Some(sent + lease),
@@ -94,11 +95,25 @@ impl Level {
             is_guards: false,
         }
     }
+
+    pub(super) fn fixed_lease(&self) -> Option<Duration> {
+        self.ends.map(|_| self.lease.get())
+    }
 }
 
 impl State {
+    pub(super) fn next_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        id
+    }
+
     pub(super) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn news(&self) -> Option<&Arc<LossNotice>> {
+        self.rare.as_ref()?.news.as_ref()
     }
 
     pub(super) fn pinned_since(&self) -> Option<BootInstant> {
@@ -177,7 +192,7 @@ impl State {
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;
-            Some(end.earlier(drift(level.lease.duration()) + ROUNDING))
+            Some(end.earlier(drift(level.lease.get()) + ROUNDING))
         });
         counted_on.max().is_some_and(|end| self.valid_until < end)
     }
@@ -203,16 +218,16 @@ impl State {
 
     pub(super) fn longest_in_store(&self, timeline: &Timeline) -> Duration {
         if self.in_flight.is_empty() {
-            return self.longest;
+            return self.longest.get();
         }
         let now = timeline.now();
         let expiries = self.in_flight.iter().map(|it| now.until(it.expires));
-        self.longest + expiries.max().unwrap_or_default()
+        self.longest.get() + expiries.max().unwrap_or_default()
     }
 
     pub(super) fn renewed_lease(&self) -> Option<Duration> {
         let renewed = self.levels.iter().filter(|level| level.ends.is_none());
-        renewed.map(|level| level.lease.duration()).max()
+        renewed.map(|level| level.lease.get()).max()
     }
 
     /// Returns the lease that the levels need from `now` on; `None` if every level has ended.

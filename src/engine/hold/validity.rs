@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::engine::hold::Hold;
 use crate::engine::hold::state::State;
-use crate::ground::clock::{BootInstant, drift};
+use crate::ground::clock::{BootInstant, Nanos, drift};
 use crate::store::EXPIRY_SLACK;
 
 /// A request that sets the lease in the store, such as a re-entry, a renewal, the release of a level or a commit.
@@ -28,7 +28,7 @@ pub(super) struct InFlight {
     pub(super) id: InFlightId,
     pub(super) by: By,
     pub(super) sent: BootInstant,
-    pub(super) lease: Duration,
+    pub(super) lease: Nanos,
     /// A reply to this request extends the validity to this moment at most, because other requests may run after it.
     pub(super) most: Option<BootInstant>,
     /// The server refuses the request from this moment on.
@@ -89,20 +89,19 @@ impl State {
         // The request may shorten the lease, even if its reply never arrives.
         let end = end_of_validity(sent, lease);
         self.valid_until = self.valid_until.min(end);
-        self.longest = self.longest.max(lease);
+        self.longest = self.longest.max(lease.into());
         let mut most = None;
         for other in &mut self.in_flight {
             other.most = Some(other.most.map_or(end, |most| most.min(end)));
-            let behind = end_of_validity(sent, other.lease);
+            let behind = end_of_validity(sent, other.lease.get());
             most = Some(most.map_or(behind, |most: BootInstant| most.min(behind)));
         }
-        let id = InFlightId(self.next_in_flight_id);
-        self.next_in_flight_id = self.next_in_flight_id.wrapping_add(1);
+        let id = InFlightId(self.next_id());
         self.in_flight.push(InFlight {
             id,
             by,
             sent,
-            lease,
+            lease: lease.into(),
             most,
             expires: expires + EXPIRY_SLACK,
             state: Flying::Awaited,

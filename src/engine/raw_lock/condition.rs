@@ -147,7 +147,7 @@ impl RawLock {
         self.ready()?;
         self.inner.store.redis_for(&self.key.lock)?;
         let of_kind = self.key.lock.kind.rules().no_conditions;
-        let polls = self.polling.as_ref().map(|_| POLLS);
+        let polls = self.polling().map(|_| POLLS);
         if let Some(reason) = of_kind.or(polls) {
             return Err(Error::unsupported(&self.key.lock.name, reason));
         }
@@ -180,7 +180,7 @@ impl RawLock {
                 return last.ok_or_else(|| self.not_held());
             };
             let mut with_lease = self.clone();
-            with_lease.lease = *lease;
+            with_lease.fixed_lease = *lease;
             match with_lease.acquire(WaitLimit::forever(None)) {
                 Ok(entry) => last = entry.or(last),
                 Err(error) => {

@@ -9,6 +9,7 @@ mod release;
 mod tests;
 mod visit;
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,17 +32,24 @@ use crate::store::Granted;
 pub(crate) struct RawLock {
     pub(crate) inner: Arc<ClientInner>,
     pub(crate) key: LockKey,
-    pub(crate) lease: Lease,
-    pub(crate) polling: Option<Box<Polling>>,
+    /// `None` if the watchdog renews the holds.
+    pub(crate) fixed_lease: Option<Duration>,
     /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
-    /// The error that every operation returns, because the name, the kind or a setting of the lock is invalid.
-    pub(crate) flaw: Option<Box<Error>>,
-    /// The members of a `MultiLock`.
-    pub(crate) parts: Option<Arc<[LockKey]>>,
-    pub(crate) permits: Option<u32>,
+    pub(crate) permits: Option<NonZeroU32>,
     /// Whether readers of a read-write lock overtake waiting writers.
     pub(crate) prefers_readers: bool,
+    /// `None` for most locks. The box saves memory for each hold.
+    pub(crate) rare: Option<Box<RareSettings>>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RareSettings {
+    pub(crate) polling: Option<Polling>,
+    /// The error that every operation returns, because the name, the kind or a setting of the lock is invalid.
+    pub(crate) flaw: Option<Error>,
+    /// The members of a `MultiLock`.
+    pub(crate) parts: Option<Arc<[LockKey]>>,
 }
 
 // `flaw` may contain an error of any type. `flaw` is never changed, so a panic cannot leave it inconsistent.
@@ -64,10 +72,31 @@ impl Entry {
 impl RawLock {
     /// Fails if the lock has a `flaw`, or in a forked child. Must be called before any request is sent.
     pub(crate) fn ready(&self) -> Result<()> {
-        if let Some(flaw) = &self.flaw {
-            return Err((**flaw).clone());
+        if let Some(flaw) = self.flaw() {
+            return Err(flaw.clone());
         }
         self.inner.not_forked(&self.key.lock.name)
+    }
+
+    fn lease(&self) -> Lease {
+        let renewed = Lease::Watchdog(self.inner.timeouts.watchdog_timeout);
+        self.fixed_lease.map_or(renewed, Lease::Fixed)
+    }
+
+    pub(crate) fn flaw(&self) -> Option<&Error> {
+        self.rare.as_ref()?.flaw.as_ref()
+    }
+
+    pub(crate) fn parts(&self) -> Option<&Arc<[LockKey]>> {
+        self.rare.as_ref()?.parts.as_ref()
+    }
+
+    fn polling(&self) -> Option<&Polling> {
+        self.rare.as_ref()?.polling.as_ref()
+    }
+
+    pub(crate) fn rare(&mut self) -> &mut RareSettings {
+        self.rare.get_or_insert_default()
     }
 
     pub(crate) fn acquire(&self, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
@@ -87,7 +116,7 @@ impl RawLock {
 
     fn check(&self) -> Result<()> {
         self.ready()?;
-        if let Lease::Fixed(lease) = self.lease
+        if let Some(lease) = self.fixed_lease
             && !(lease == ENDLESS && self.key.lock.kind.rules().has_ids)
         {
             self.check_lease(SHORTEST_LEASE, lease)?;
@@ -97,7 +126,7 @@ impl RawLock {
 
     fn acquire_as(&self, me: Arc<Owner>, limit: WaitLimit<'_>) -> Result<Option<Entry>> {
         let RawLock { inner, key, .. } = self;
-        if let Some(held) = me.held.overlapping(key, self.parts.as_deref()) {
+        if let Some(held) = me.held.overlapping(key, self.parts().map(|it| &**it)) {
             let lock = Arc::clone(&key.lock.name);
             return Err(Error::Overlap { lock, held });
         }
@@ -111,7 +140,7 @@ impl RawLock {
         let span = WaitSpan::enter(&key.lock.name, class, me.id);
         let mut visit = LockVisit::new(self, me, !limit.is_single());
         let began = time::now();
-        let outcome = wait_loop::wait(inner, &key.lock, self.polling.as_deref(), limit, &mut visit);
+        let outcome = wait_loop::wait(inner, &key.lock, self.polling(), limit, &mut visit);
         let lock = &key.lock.name;
         let end = end_of_wait(&outcome);
         let entry = outcome.as_ref().ok().and_then(Option::as_ref);
@@ -176,7 +205,7 @@ impl RawLock {
         let RawLock { inner, key, .. } = self;
         let visitor = key.lock.kind.visitor(&inner.id, thread, inner.next_hold());
         match self.permits {
-            Some(permits) => (key.lock.kind.rules().of_permits)(&visitor, permits),
+            Some(permits) => (key.lock.kind.rules().of_permits)(&visitor, permits.get()),
             None => visitor,
         }
     }
@@ -220,9 +249,8 @@ impl RawLock {
     ) -> Hold {
         let client = Arc::clone(&self.inner.counters);
         let mut hold = Hold::new(claim, thread, liveness, client, lease, granted.sent);
-        let timeline = &self.inner.store.facts().timeline;
         let least = self.inner.timeouts.watchdog_timeout;
-        hold.set_store(self.class, timeline, granted.fence, least);
+        hold.set_store(self.class, granted.fence, least);
         if let Some(life) = granted.life {
             hold.set_lifetime(life);
         }

@@ -127,7 +127,7 @@ impl RawLock {
     /// Frees the lock and wakes the client's next waiter. Returns the cause of the loss if the store no longer had the hold.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut head_start, mut pause) = (None, None);
-        let left = match &self.polling {
+        let left = match self.polling() {
             Some(_) => Left::NothingQuietly,
             None => Left::Nothing,
         };
@@ -171,7 +171,7 @@ impl RawLock {
     /// Returns the longest time between two attempts of a poller; `None` if the lock is not polled.
     pub(super) fn poll_pause(&self) -> Option<Duration> {
         let is_polled = (self.inner.store.facts().is_polled)(self.key.lock.kind);
-        let longest = match &self.polling {
+        let longest = match self.polling() {
             Some(polling) => polling.longest,
             None if is_polled => Backoff::LONGEST_POLL,
             None => return None,

@@ -89,7 +89,7 @@ impl Visit for LockVisit<'_> {
         (rules.queues_locally && !is_inside()).then(|| HandOffOffer {
             thread: self.me.id,
             liveness: self.me.liveness(),
-            lease: self.raw_lock.lease,
+            lease: self.raw_lock.lease(),
         })
     }
 
@@ -157,7 +157,7 @@ impl<'a> LockVisit<'a> {
         }
         // A waiting `MultiLock` first queries the member that refused last. A refusal by this query names no holder. The
         // first attempt skips the query, as `try_lock` does, so that its refusal names the holder.
-        let is_first_of_several = self.raw_lock.parts.is_some() && !self.was_refused;
+        let is_first_of_several = self.raw_lock.parts().is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
                 // With an `open_wait`, this waiter has joined the client's queue, if there is one. It now attempts as the
@@ -177,9 +177,8 @@ impl<'a> LockVisit<'a> {
     }
 
     fn ask(&mut self, deadline: Instant) -> Result<ControlFlow<Entry, Refusal>> {
-        let RawLock {
-            inner, key, lease, ..
-        } = self.raw_lock;
+        let RawLock { inner, key, .. } = self.raw_lock;
+        let lease = self.raw_lock.lease();
         let kind = key.lock.kind;
         let new = || self.raw_lock.visitor(self.me.id);
         let visitor = self.visitor.take().unwrap_or_else(new);
@@ -205,7 +204,7 @@ impl<'a> LockVisit<'a> {
                 let me = (self.me.id, self.me.liveness());
                 let hold = self
                     .raw_lock
-                    .new_hold(&claim, me, *lease, &granted, deadline);
+                    .new_hold(&claim, me, lease, &granted, deadline);
                 if inside.is_some() {
                     hold.set_may_outlast();
                 }
@@ -248,9 +247,10 @@ impl<'a> LockVisit<'a> {
     }
 
     fn enter(&self, hold: Arc<Hold>) -> Entry {
-        let RawLock { key, parts, .. } = self.raw_lock;
+        let RawLock { key, .. } = self.raw_lock;
         if key.lock.kind.rules().has_thread_owner {
-            self.me.held.push(key, parts.as_ref(), Arc::clone(&hold));
+            let parts = self.raw_lock.parts();
+            self.me.held.push(key, parts, Arc::clone(&hold));
         }
         let owner = Arc::clone(&self.me);
         Entry {
@@ -282,13 +282,13 @@ impl<'a> LockVisit<'a> {
         if hold.is_pinned() {
             return Err(Error::in_its_transaction(&hold.name));
         }
-        let (claim, in_flight_id) = hold.reentry(self.raw_lock.lease, deadline);
+        let (claim, in_flight_id) = hold.reentry(self.raw_lock.lease(), deadline);
         let inner = &self.raw_lock.inner;
         let attempt = inner.ask_by("acquire", |store| store.acquire(&claim, deadline));
         match attempt.inspect_err(|_| hold.not_done(in_flight_id))? {
             Outcome::Done(Granted { sent, leftover, .. }) => {
                 let may_run_again = leftover.is_some();
-                let lease = self.raw_lock.lease;
+                let lease = self.raw_lock.lease();
                 let entered = hold.entered(&claim, in_flight_id, lease, sent, may_run_again);
                 let Some(level) = entered else {
                     // The hold ended in this process during the request, so it must not stay in the store.

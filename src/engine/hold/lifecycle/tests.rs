@@ -35,11 +35,14 @@ struct Scene {
 
 fn scene() -> Scene {
     let heard = Heard::default();
-    let counters = Arc::new(Counters::new(CountSettings {
-        observer: Observed::by(Arc::new(heard.clone())),
-        long_hold: MINUTE,
-        ..CountSettings::default()
-    }));
+    let counters = Arc::new(Counters::new(
+        CountSettings {
+            observer: Observed::by(Arc::new(heard.clone())),
+            long_hold: MINUTE,
+            ..CountSettings::default()
+        },
+        &PROCESS,
+    ));
     let class = counters.class_of("orders");
     let client = Arc::clone(&counters);
     let (hold, _thread) = held_of(client, 7, Lease::Watchdog(100 * MINUTE), PROCESS.now());

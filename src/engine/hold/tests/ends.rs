@@ -54,18 +54,13 @@ fn a_release_ends_the_wait_of_listeners() {
 #[test]
 fn an_unlock_releases_the_last_level_without_a_guard() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
-    let levels = [0, 1, 2].map(|level| {
-        if level > 0 {
-            enter(&hold, Lease::Watchdog(MINUTE));
-        }
-        level
-    });
-    assert_eq!((levels, hold.top_level()), ([0, 1, 2], Some(2)));
-    hold.guard(2);
-    assert_eq!(hold.top_level(), Some(1));
+    let [second, third] = [(); 2].map(|()| enter(&hold, Lease::Watchdog(MINUTE)));
+    assert_eq!(hold.top_level(), Some(third));
+    hold.guard(third);
+    assert_eq!(hold.top_level(), Some(second));
     hold.guard(0);
-    hold.guard(1);
-    assert_eq!(hold.top_level(), Some(2));
+    hold.guard(second);
+    assert_eq!(hold.top_level(), Some(third));
 }
 
 #[test]
