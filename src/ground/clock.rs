@@ -20,7 +20,7 @@ pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
 /// The validity of a hold ends this much earlier than its lease: 1 % because clock rates differ, 2 ms for clock resolution.
 pub(crate) fn drift(lease: Duration) -> Duration {
-    lease / 100 + Duration::from_millis(2)
+    Duration::from_nanos(nanos(lease) / 100 + 2_000_000)
 }
 
 /// A moment in ns since boot, suspended time included. `NonZeroU64` keeps `Option<BootInstant>` small.
@@ -69,6 +69,10 @@ impl Nanos {
     pub(crate) fn get(self) -> Duration {
         Duration::from_nanos(self.0)
     }
+
+    pub(crate) fn divided_by(self, parts: u64) -> Duration {
+        Duration::from_nanos(self.0 / parts)
+    }
 }
 
 impl From<Duration> for Nanos {
@@ -78,7 +82,8 @@ impl From<Duration> for Nanos {
 }
 
 fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = span.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(span.subsec_nanos().into())
 }
 
 pub(crate) fn micros(span: Duration) -> i64 {

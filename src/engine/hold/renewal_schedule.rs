@@ -10,7 +10,7 @@ use crate::engine::hold::Hold;
 use crate::engine::hold::state::{Phase, State};
 use crate::engine::hold::validity::{By, InFlight, InFlightId};
 use crate::ground::claim::Claim;
-use crate::ground::clock::{BootInstant, ClockPair};
+use crate::ground::clock::{BootInstant, ClockPair, Nanos};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
 
@@ -191,12 +191,13 @@ impl Hold {
             && self.owner.strong_count() > 0;
         let pace = state.pace();
         let pace = state.longest_pace().map_or(pace, |most| pace.min(most));
+        let pace = Nanos::from(pace);
         let renewal = is_renewed.then(|| match (again_in, pace) {
             (Some(pause), _) => now + pause,
             // The time is rounded down, so that many renewals are due at the same time and share a batch.
-            (None, pace) => (state.counted_from + pace / 3)
-                .floor(pace / 60)
-                .max(now + pace / 20),
+            (None, pace) => (state.counted_from + pace.divided_by(3))
+                .floor(pace.divided_by(60))
+                .max(now + pace.divided_by(20)),
         });
         match renewal {
             Some(at) if at < state.valid_until => (at, false),

@@ -183,7 +183,17 @@ fn line_in<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 }
 
 fn number_in(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if digits.is_empty() {
+        return None;
+    }
+    let add = |sum: i64, digit: &u8| {
+        let digit = digit.wrapping_sub(b'0');
+        let sum = sum.checked_mul(10)?.checked_add(digit.into())?;
+        (digit < 10).then_some(sum)
+    };
+    let sum = digits.iter().try_fold(0, add)?;
+    Some(if text.len() > digits.len() { -sum } else { sum })
 }
 
 /// Returns the length of a string or an array. `None` means nil.
