@@ -16,7 +16,7 @@ JVM_OPTIONS =
 
 help:
 	@echo "make test        runs the tests of every change"
-	@echo "make test-all    runs all of them, also the long tests and the laws on each store"
+	@echo "make test-all    runs the tests of the library, also long ones, and the laws on each store"
 	@echo "make command     tests the command redlatch, in cli/"
 	@echo "make demo        shows in four acts what the locks prevent"
 	@echo "make bench       measures the cost of a lock"

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use crate::builder::new_id;
 use crate::engine::client_inner::{ClientInner, KeyPrefix, Timeouts};
-use crate::engine::counters::CountSettings;
+use crate::engine::counters::{ClassOf, CountSettings};
 use crate::ground::claim::Kind;
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
@@ -102,7 +102,11 @@ impl MultiLock {
             .find_map(|raw_lock| raw_lock.flaw().cloned());
         let parts = entrances.iter().map(|raw_lock| raw_lock.key.clone());
         let (store, prefix) = (Arc::new(MultiStore::new(members)), KeyPrefix::default());
-        let counted = CountSettings::default();
+        let counted = CountSettings {
+            // The joined names would make a new metric label for each combination of members.
+            class_of: Some(ClassOf(Arc::new(|_| "multi_lock"))),
+            ..CountSettings::default()
+        };
         let inner = ClientInner::new(new_id(), store, timeouts, prefix, None, counted);
         let lock = Lock::new(Arc::new(inner), Kind::Reentrant, name, flaw);
         Ok(lock.with(|raw_lock| raw_lock.rare().parts = Some(parts.collect())))

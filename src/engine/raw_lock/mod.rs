@@ -197,6 +197,7 @@ impl RawLock {
         Err(Error::InvalidLease {
             lock: Arc::clone(&self.key.lock.name),
             lease,
+            shortest,
             longest,
         })
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Client, Error, Lock};
+use crate::engine::raw_lock::RawLock;
+use crate::{Client, Error, Lock, MultiLock};
 
 #[test]
 fn a_polled_lock_stays_free_longer_than_pollers_pause() {
@@ -44,4 +45,17 @@ fn the_requested_number_of_permits_is_acquired() {
     assert_eq!(seats.available().unwrap(), 2);
     drop(taken);
     assert_eq!(seats.available().unwrap(), 5);
+}
+
+#[test]
+fn all_multi_locks_have_one_class() {
+    let client = Client::in_memory();
+    let class = |names: [&str; 2]| {
+        let members = names.map(|name| client.lock(name));
+        let lock = MultiLock::of(&members).unwrap();
+        let RawLock { inner, class, .. } = lock.raw_lock();
+        inner.counters.class(*class).to_owned()
+    };
+    assert_eq!(class(["a:1", "b:1"]), "multi_lock");
+    assert_eq!(class(["a:2", "b:2"]), "multi_lock");
 }

@@ -57,9 +57,12 @@ errors! {
         lock: Arc<str>,
         /// The requested lease time.
         lease: Duration,
+        /// The shortest lease time allowed.
+        shortest: Duration,
         /// The longest lease time allowed.
         longest: Duration,
-    } "invalid_lease" (Some(lock), None), "lock {lock:?}: a lease time of {lease:?} is outside 10 ms ..= {longest:?}";
+    } "invalid_lease" (Some(lock), None),
+        "lock {lock:?}: a lease time of {lease:?} is outside {shortest:?} ..= {longest:?}";
     /// The wait time is too long to be represented. To wait forever, use `lock()`.
     InvalidWait {
         /// The lock.

@@ -31,7 +31,8 @@ impl Shared {
                     let mut state = self.state.lock();
                     let entry = state.channels.get_mut(channel.as_str());
                     entry.is_some_and(|entry| {
-                        entry.confirmed += 1;
+                        // After an error reply, a confirmation may arrive for a subscription that counts as refused.
+                        entry.confirmed = (entry.confirmed + 1).min(entry.asked);
                         entry.is_live()
                     })
                 };

@@ -90,6 +90,15 @@ fn a_confirmed_subscription_wakes_all_waiters() {
 }
 
 #[test]
+fn a_confirmation_after_an_error_does_not_count() {
+    let scene = Scene::still(true);
+    let _interest = scene.believe("a", 1, 0);
+    scene.subscriber.shared.refused("ERR busy");
+    scene.handle("ssubscribe", "a", Value::Int(1));
+    assert_eq!(scene.state_of("a"), (0, 0));
+}
+
+#[test]
 fn a_late_confirmation_wakes_no_waiter() {
     let scene = Scene::still(false);
     let waiter = scene.wait("a");
