@@ -138,7 +138,7 @@ impl Condition {
         self.wait_until(self.raw_lock.limit(time, Some(interrupt))?)
     }
 
-    /// Waits like [`Condition::wait`] with the hold of a guard, and returns a new guard.
+    /// Waits like [`Condition::wait`], but consumes a guard and returns a new guard.
     ///
     /// The hold must consist of one level, the level of the guard.
     ///

@@ -46,11 +46,11 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// The following nodes may have lost granted locks. So their grants do not count for one
 /// [`max_lease`](RedlockBuilder::max_lease):
 ///
-/// * a server that was restarted or replaced after this `Redlock` first connected, unless it runs with `appendonly yes`,
-///   `appendfsync always` and `no-appendfsync-on-rewrite no`;
+/// * a server that was replaced after this `Redlock` first connected, or restarted without `appendonly yes`,
+///   `appendfsync always` and `no-appendfsync-on-rewrite no` before and after;
 /// * a server that was started less than one `max_lease` before this `Redlock` first connects;
 /// * a server whose replication ids show that it may have been a replica;
-/// * a server whose client was opened with sentinels or replicas, when this `Redlock` first connects.
+/// * a server whose client was opened with sentinels or replicas, if new or restarted.
 ///
 /// Use masters without replicas. A cluster is refused. [`Redlock::check`] reports problems. All clients of the same nodes
 /// must have the same `max_lease`.

@@ -1,4 +1,5 @@
 //! The exit codes of the command. Options of `run` set two more: 120 "not started" and 121 "lock lost".
+//! `errors.rs` chooses the code of an error.
 
 /// The answer is no: the lock is free, or the check found a danger.
 pub(crate) const NO: u8 = 1;

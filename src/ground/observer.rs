@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::loss::Loss;
-use crate::ground::numbers;
+use crate::ground::metrics;
 
 /// Receives the events of a client's locks.
 ///
@@ -180,7 +180,7 @@ impl Observed {
             if let Some(observer) = &self.0 {
                 observer.event(&event);
             }
-            numbers::record(&event);
+            metrics::record(&event);
         })));
     }
 }

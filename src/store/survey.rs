@@ -174,8 +174,8 @@ pub(crate) fn shown_token(token: &str) -> String {
 }
 
 impl Holder {
-    /// Returns whether `id` is the full id of this hold. If [`Holder::visitor`] shows a token's beginning and hash, the call
-    /// compares these.
+    /// Returns whether `id` is the full id of this hold. If [`Holder::visitor`] is a token's beginning and hash, `id` is
+    /// shortened likewise.
     pub fn is_visitor(&self, id: &str) -> bool {
         self.visitor == id || self.visitor == shown_token(id)
     }

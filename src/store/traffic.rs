@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::ground::observer::{Event, Observed};
-use crate::ground::{numbers, time};
+use crate::ground::{metrics, time};
 
 /// The connection counts of a client.
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Opened(Arc<ConnectionCounter>);
 impl Drop for Opened {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
-        numbers::connections(-1.0);
+        metrics::connections(-1.0);
     }
 }
 
@@ -54,7 +54,7 @@ impl ConnectionCounter {
 
     pub(crate) fn opened(self: &Arc<Self>) -> Opened {
         self.open.fetch_add(1, Ordering::Relaxed);
-        numbers::connections(1.0);
+        metrics::connections(1.0);
         Opened(Arc::clone(self))
     }
 

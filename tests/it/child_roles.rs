@@ -7,7 +7,7 @@ use crate::support::shop::SELLER;
 fn entry() {
     let Some(role) = child::role() else { return };
     match &*role {
-        SELLER => return crate::chaos::sell(),
+        SELLER => return crate::processes_under_faults::sell(),
         crate::fair::ROLE => return crate::fair::wait(),
         crate::redlock::ROLE => return crate::redlock::take_it(),
         _ => {}

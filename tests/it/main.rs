@@ -11,7 +11,6 @@ mod backends;
 
 mod acl;
 mod api;
-mod chaos;
 mod child_roles;
 mod condition;
 mod credentials;
@@ -32,6 +31,7 @@ mod multi_lock;
 mod mysql;
 mod observed;
 mod owned;
+mod processes_under_faults;
 mod read_write;
 mod redlock;
 mod semaphore;

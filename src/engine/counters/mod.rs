@@ -19,7 +19,7 @@ pub(crate) use crate::engine::counters::waits::{ListedWait, OpenWait};
 use crate::ground::clock::Timeline;
 use crate::ground::observer::{Event, Observed};
 use crate::ground::sync::Mutex;
-use crate::ground::{events, numbers};
+use crate::ground::{events, metrics};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
@@ -97,12 +97,12 @@ impl Counters {
 
     /// Calls the user's recorder of metrics. So the caller must have no mutex of the library locked.
     pub(crate) fn began(&self, class: ClassId) {
-        numbers::holds(self.class(class), 1.0);
+        metrics::holds(self.class(class), 1.0);
     }
 
     /// Calls the user's recorder of metrics and observer. So the caller must have no mutex of the library locked.
     pub(crate) fn ended(&self, class: ClassId, lock: &str, held: Duration, is_lost: bool) {
-        numbers::holds(self.class(class), -1.0);
+        metrics::holds(self.class(class), -1.0);
         self.tell(class, |class| Event::Ended {
             class,
             lock,

@@ -3,7 +3,7 @@
 use crate::engine::counters::Counters;
 use crate::ground::error::{Error, Result};
 use crate::ground::observer::Event;
-use crate::ground::{numbers, time};
+use crate::ground::{metrics, time};
 use crate::store::{HealthWarning, Holding, LockInfo, Outcome, Renewal};
 
 fn end_of(error: &Error) -> &'static str {
@@ -88,7 +88,7 @@ impl Counters {
                 };
                 observer.tell(event);
             }
-            numbers::request(operation, result);
+            metrics::request(operation, result);
         });
         answer
     }

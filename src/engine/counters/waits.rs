@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::engine::counters::Counters;
 use crate::engine::counters::class::ClassId;
 use crate::ground::claim::LockId;
-use crate::ground::{numbers, time};
+use crate::ground::{metrics, time};
 
 #[derive(Debug, Default)]
 pub(super) struct Waits {
@@ -50,7 +50,7 @@ impl OpenWait {
             thread,
             since: time::now(),
         });
-        numbers::waiters(counters.class(class), 1.0);
+        metrics::waiters(counters.class(class), 1.0);
         let mut waits = counters.waits.lock();
         waits.last += 1;
         let number = waits.last;
@@ -78,7 +78,7 @@ impl Drop for OpenWait {
         let mut waits = self.counters.waits.lock();
         waits.listed.remove(&self.number);
         drop(waits);
-        numbers::waiters(self.counters.class(self.wait.class), -1.0);
+        metrics::waiters(self.counters.class(self.wait.class), -1.0);
     }
 }
 

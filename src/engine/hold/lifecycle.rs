@@ -89,7 +89,7 @@ impl Hold {
         state.lapse(self.client.timeline.read(), owner_lives)
     }
 
-    /// Returns an in-doubt request for this hold. Resolving this request releases the hold if the store still has it.
+    /// Returns this hold as an in-doubt request. Resolving the request releases the hold if the store still has it.
     pub(crate) fn in_doubt(&self) -> InDoubt {
         let lease = self.state.lock().longest_in_store(&self.client.timeline);
         InDoubt::of(self.kind, &self.name, &self.visitor, lease)

@@ -62,7 +62,7 @@ pub(super) struct State {
     /// When a thread got the hold. From then on, the client's counters include the hold.
     pub(super) began: Option<BootInstant>,
     pub(super) span: Option<HoldSpan>,
-    /// Rarely used values. The box saves a third of the memory of each hold.
+    /// Rarely used values. The box saves about 100 bytes of each hold.
     pub(super) rare: Option<Box<Rare>>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::wait_loop::waiting::{GRACE, Time};
+use crate::engine::wait_loop::next_step::{GRACE, Time};
 use crate::ground::clock::{PROCESS, Timeline};
 use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;

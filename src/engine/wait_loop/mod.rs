@@ -2,13 +2,13 @@
 //!
 //! A waiter attempts, subscribes, attempts a second time and then sleeps. In this order, the waiter misses no release
 //! between a refusal and its sleep. After a wake-up, a waiter attempts before it checks its deadline. After transient
-//! errors, a waiter retries until its deadline, or for `outage_timeout` if it has none. `waiting.rs` decides each step.
+//! errors, a waiter retries until its deadline, or for `outage_timeout` if it has none. `next_step.rs` decides each step.
 
 mod limit;
+mod next_step;
 mod sleeper;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use crate::engine::client_inner::ClientInner;
 use crate::engine::hold::{HandOffOffer, Hold};
 pub(crate) use crate::engine::wait_loop::limit::WaitLimit;
+use crate::engine::wait_loop::next_step::{News, Next, Seen, Time, Waiting, is_exhausted};
 use crate::engine::wait_loop::sleeper::Sleeper;
-use crate::engine::wait_loop::waiting::{News, Next, Seen, Time, Waiting, is_exhausted};
 use crate::engine::wait_queue::QueueNode;
 use crate::ground::backoff::Backoff;
 use crate::ground::claim::LockId;

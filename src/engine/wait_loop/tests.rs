@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::client_inner::Timeouts;
-use crate::engine::wait_loop::waiting::{BURST, Next, Seen, Time, Waiting};
+use crate::engine::wait_loop::next_step::{BURST, Next, Seen, Time, Waiting};
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::error::{Error, Result};
 use crate::store::{Delivery, Refusal};

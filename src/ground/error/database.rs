@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use super::display::ReasonText;
 use super::errors_macro::errors;
+use super::source::ReasonText;
 use super::{Error, IoSource};
 
 errors! {
@@ -89,7 +89,7 @@ errors! {
 }
 
 impl DatabaseError {
-    /// Returns the name of the lock, or the table and the key.
+    /// Returns the lock, the table, or the table and the key.
     pub fn subject(&self) -> &str {
         self.place().0.unwrap_or_default()
     }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 #[cfg(feature = "mysql")]
 use super::database::DatabaseError;
-use super::display::{Missing, ReasonText};
 use super::errors_macro::errors;
+use super::source::{Missing, ReasonText};
 use super::{IoSource, NodeAnswer};
 use crate::ground::claim::{LARGEST_COUNT, VisitorId};
 use crate::ground::loss::LossCause;

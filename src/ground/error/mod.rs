@@ -2,12 +2,12 @@
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
-mod display;
 mod errors_macro;
 mod lock_error;
 mod methods;
 mod reason;
 mod run_error;
+mod source;
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ impl QuorumNode {
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
-                    // The first call after the pause tries the node. Other calls skip the node, at most for another pause.
+                    // After the pause, one call may try the node. Other calls skip the node, at most for another pause.
                     breaker.deadline = Some(now + breaker.pause);
                 }
                 None => return false,

@@ -2,9 +2,6 @@
 
 mod calls;
 mod checks;
-#[cfg(test)]
-#[path = "drawn/tests.rs"]
-mod drawn;
 mod errors;
 mod eval;
 mod fences;
@@ -16,6 +13,9 @@ mod kinds;
 pub(crate) mod node;
 mod open;
 mod packed;
+#[cfg(test)]
+#[path = "random_replies/tests.rs"]
+mod random_replies;
 mod renewals;
 mod replies;
 mod scripts;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ground::error::{Error, Result};
+use crate::ground::metrics;
 use crate::ground::notify::Notifier;
-use crate::ground::numbers;
 use crate::ground::sync::Mutex;
 use crate::store::{ConnectionCounter, Facts};
 use crate::stores::connection_pool::PoolSettings;
@@ -166,7 +166,7 @@ impl Redis {
         };
         let takeover_hook = Arc::clone(&facts.takeover_hook);
         let announce = move || {
-            numbers::master_changed();
+            metrics::master_changed();
             if let Some(hook) = takeover_hook.get() {
                 hook();
             }

@@ -301,8 +301,8 @@ fn a_shutdown_ends_the_wait_and_passes_the_signal_on(backend: &Backend) {
     });
 }
 
-/// Two processes with producers and consumers of a basket that holds three.
-fn producers_and_consumers_over_processes(backend: &Backend) {
+/// Two clients with producers and consumers of a basket that holds three.
+fn producers_and_consumers_over_clients(backend: &Backend) {
     const ITEMS: u32 = 40;
     let sides = [backend.client(), backend.client()];
     // Real programs keep the basket on the server; here only the lock protects it.
@@ -397,7 +397,7 @@ laws! {
         needs_the_lock
         a_guard_waits_and_is_replaced
         a_shutdown_ends_the_wait_and_passes_the_signal_on
-        producers_and_consumers_over_processes
+        producers_and_consumers_over_clients
         an_invalid_name_is_refused_and_changes_nothing
     }
 }

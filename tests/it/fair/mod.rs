@@ -46,7 +46,7 @@ fn is_free(lock: &Lock) -> bool {
     })
 }
 
-fn grants_in_order_of_arrival_over_processes(backend: &Backend) {
+fn grants_in_order_of_arrival_over_clients(backend: &Backend) {
     let both = locks(backend);
     both[0].lock().unwrap();
     let order = Mutex::new(Vec::new());
@@ -295,7 +295,7 @@ fn waiters_are_counted(backend: &Backend) {
 
 laws! {
     kind {
-        grants_in_order_of_arrival_over_processes
+        grants_in_order_of_arrival_over_clients
         returning_threads_queue_behind_the_waiters
         try_lock_overtakes_no_waiter
         a_re_entry_passes_the_queue
@@ -363,6 +363,6 @@ fn a_client_that_shuts_down_leaves_the_queue_to_the_next() {
 // testAutoExpire, testGetHoldCount, testIsHeld…    the laws of every lock
 // testIsLocked…, testUnlockFail, testReentrancy    the laws of every lock
 // testConcurrency_…                                the laws of every lock
-// testConcurrency_MultiInstance_Ordering           grants_in_order_of_arrival_over_processes
+// testConcurrency_MultiInstance_Ordering           grants_in_order_of_arrival_over_clients
 // testNameMapper                                   acl: all kinds have a key prefix
 // testAcquireFailedNotCalledOnRedisTimeout         ends: a_silent_server_does_not_block_the_shutdown

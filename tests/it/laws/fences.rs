@@ -6,7 +6,7 @@ use super::*;
 
 laws! {
     fenced {
-        tokens_rise_over_grants_and_processes
+        tokens_rise_over_grants_and_clients
         a_re_entry_keeps_its_token
         a_hand_off_draws_a_new_token
         only_the_holder_gets_its_token
@@ -20,7 +20,7 @@ fn token_of(lock: &Lock) -> u64 {
     lock.guard().unwrap().fencing_token().unwrap()
 }
 
-fn tokens_rise_over_grants_and_processes(backend: &Backend) {
+fn tokens_rise_over_grants_and_clients(backend: &Backend) {
     const ROUNDS: usize = 25;
     let clients: Vec<_> = (0..4).map(|_| backend.client()).collect();
     // In the order of their holds.

@@ -117,7 +117,7 @@ fn refused_readers_follow_a_single_writer(backend: &Backend) {
     });
 }
 
-fn writers_come_by_arrival_over_processes(backend: &Backend) {
+fn writers_come_by_arrival_over_clients(backend: &Backend) {
     let [one, _] = locks(backend);
     let reading = one.read().guard().unwrap();
     let order = Mutex::new(Vec::new());
@@ -143,7 +143,7 @@ fn writers_come_by_arrival_over_processes(backend: &Backend) {
 
 laws! {
     kind {
-        writers_come_by_arrival_over_processes
+        writers_come_by_arrival_over_clients
         a_writer_is_not_starved
         a_reader_is_not_starved
         a_reader_leaves_the_lock_to_a_waiting_writer

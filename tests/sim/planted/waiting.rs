@@ -59,14 +59,14 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a newcomer asks before those who wait",
-        file: "engine/wait_loop/waiting.rs",
+        file: "engine/wait_loop/next_step.rs",
         find: "joins: joins && !is_single,",
         replace: "joins: joins && !is_single && !PLANTED,",
     },
     // It sends no query while a thread of its client holds the lock, even if that thread has lost it.
     Bug {
         name: "a waiter relies on a holder here for ever",
-        file: "engine/wait_loop/waiting.rs",
+        file: "engine/wait_loop/next_step.rs",
         find: "let is_overdue = is_held &&",
         replace: "let is_overdue = !PLANTED && is_held &&",
     },

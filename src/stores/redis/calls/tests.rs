@@ -45,7 +45,7 @@ fn id_of(claim: &Claim) -> LockId {
     }
 }
 
-/// A server that replies to the first scripts with these replies, and to all later scripts with the last of them.
+/// A server that answers scripts with these replies in turn, and then repeats the last reply.
 fn answering(answers: Vec<Option<Says>>) -> StubServer {
     let mut asked = 0;
     StubServer::start(move |request| {

@@ -102,7 +102,7 @@ fn check_node(
                     Err(CallError::Server(text)) if text.starts_with("NOPERM") => {
                         may_not = vec!["CONFIG GET (+config|get)"];
                     }
-                    // Some products lack CONFIG GET, so its error is ignored.
+                    // Some products lack CONFIG GET, so other errors are ignored.
                     _ => {}
                 }
             }

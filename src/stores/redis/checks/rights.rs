@@ -1,3 +1,5 @@
+//! Reports missing rights. `kinds/rights.lua` has the commands that each kind of lock needs.
+
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -3,9 +3,9 @@ mod rights;
 
 use super::*;
 use crate::store::Severity;
-use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
 use crate::stores::redis::errors::missing_in;
 use crate::stores::redis::keys::CHANNEL;
+use crate::stores::redis::random_replies::{ERRORS, altered, changed, draws};
 use crate::stores::redis::transport::plain;
 
 const ALONE: ClientSettings = ClientSettings {

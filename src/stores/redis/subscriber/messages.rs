@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::{Channel, LINGER, Shared, State};
-use crate::ground::{numbers, time};
+use crate::ground::{metrics, time};
 use crate::stores::redis::keys;
 use crate::stores::redis::kinds::{KINDS, Layout};
 
@@ -23,7 +23,7 @@ impl Shared {
             "message" | "smessage" => {
                 let words = parts.next().unwrap_or_default();
                 let woken = self.notifier.release(&channel, woken_by(&channel, &words));
-                numbers::message(if woken > 0 { "woke" } else { "nobody" });
+                metrics::message(if woken > 0 { "woke" } else { "nobody" });
             }
             "sunsubscribe" => self.unsubscribed(&channel),
             "subscribe" | "ssubscribe" => {

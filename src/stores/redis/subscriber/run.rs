@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{LINGER, Shared};
 use crate::ground::backoff::Backoff;
-use crate::ground::{events, numbers, time};
+use crate::ground::{events, metrics, time};
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
@@ -24,16 +24,18 @@ impl Shared {
             let connected = self.connect();
             let begun = time::now();
             let is_connected = connected.is_ok();
-            match connected {
-                Ok(mut connection) => {
-                    let reason = self.listen(&mut connection);
-                    events::subscriber_disconnected(&self.connector.master().node(), &reason);
-                }
+            let failure = match connected {
+                Ok(mut connection) => self.listen(&mut connection).inspect_err(|reason| {
+                    events::subscriber_disconnected(&self.connector.master().node(), reason);
+                }),
                 Err(reason) => {
                     events::subscriber_cannot_connect(&self.connector.master().node(), &reason);
+                    Err(reason)
                 }
+            };
+            if failure.is_err() {
+                metrics::subscriber_failed();
             }
-            numbers::subscriber_failed();
             self.disconnect();
             // A short connection does not reset the backoff, because a middlebox may end each connection that subscribes.
             if is_connected && time::since(begun) >= LASTING {
@@ -105,14 +107,14 @@ impl Shared {
     }
 
     /// Reads until the connection ends. Returns the reason for the end.
-    pub(super) fn listen(&self, connection: &mut Connection) -> String {
+    pub(super) fn listen(&self, connection: &mut Connection) -> Result<(), String> {
         let mut pinged = false;
         let mut deadline = time::now() + PING_AFTER;
         let mut sweep_at = time::now() + LINGER;
         loop {
             let has_rest = match self.flush() {
                 Ok(has_rest) => has_rest,
-                Err(error) => return format!("sending failed: {error}"),
+                Err(error) => return Err(format!("sending failed: {error}")),
             };
             let now = time::now();
             if now >= sweep_at {
@@ -142,21 +144,18 @@ impl Shared {
                 }
                 Err(fault) if fault.is_timeout() && !pinged => {
                     let mut state = self.state.lock();
-                    if state.is_closed {
-                        return "closed".to_owned();
-                    }
-                    if !self.sweep(&mut state) {
-                        return "no waiter is left".to_owned();
+                    if state.is_closed || !self.sweep(&mut state) {
+                        return Ok(());
                     }
                     let writer = state.writer.as_mut();
                     if writer.is_none_or(|it| it.send(&encode(&["PING"])).is_err()) {
-                        return "the PING could not be sent".to_owned();
+                        return Err("the PING could not be sent".to_owned());
                     }
                     pinged = true;
                     deadline = time::now() + PONG_WITHIN;
                 }
-                Err(fault) if fault.is_timeout() => return "no answer to PING".to_owned(),
-                Err(fault) => return fault.into_reason().into_words(),
+                Err(fault) if fault.is_timeout() => return Err("no answer to PING".to_owned()),
+                Err(fault) => return Err(fault.into_reason().into_words()),
             }
         }
     }

@@ -95,3 +95,14 @@ impl Waiter {
         self.parker.park(Some(Instant::now())) != Wake::TimedOut
     }
 }
+
+#[test]
+fn the_end_without_waiters_is_no_failure() {
+    let scene = Scene::still(false);
+    let shared = &scene.subscriber.shared;
+    let mut connection = shared.connect().unwrap();
+    assert_eq!(shared.listen(&mut connection), Ok(()));
+    let mut connection = shared.connect().unwrap();
+    shared.state.lock().writer.take().unwrap().shut_down();
+    assert!(shared.listen(&mut connection).is_err());
+}

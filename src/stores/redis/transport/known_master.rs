@@ -147,7 +147,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     use super::*;
-    use crate::stores::redis::drawn::{altered, draws};
+    use crate::stores::redis::random_replies::{altered, draws};
 
     #[test]
     fn a_new_master_begins_a_new_generation() {

@@ -7,7 +7,7 @@ use redis::Value;
 use super::seeds::{Seed, in_order};
 use super::slots_reply::slots_in;
 use super::*;
-use crate::stores::redis::drawn::{ERRORS, altered, changed, draws};
+use crate::stores::redis::random_replies::{ERRORS, altered, changed, draws};
 
 #[test]
 fn redirections_are_parsed() {

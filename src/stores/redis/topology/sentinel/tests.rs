@@ -2,7 +2,7 @@ use redis::Value;
 
 use super::report::report_in;
 use super::*;
-use crate::stores::redis::drawn::{altered, draws};
+use crate::stores::redis::random_replies::{altered, draws};
 use crate::stores::redis::transport::Announced;
 
 fn text(text: &str) -> Value {

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
-use crate::stores::redis::drawn::{changed, draws};
+use crate::stores::redis::random_replies::{changed, draws};
 
 const URLS: [&[u8]; 9] = [
     b"redis://localhost",

@@ -113,7 +113,7 @@ pub(super) fn identity_in(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::redis::drawn::{altered, bulk, draws};
+    use crate::stores::redis::random_replies::{altered, bulk, draws};
 
     const SERVER: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\
                           run_id:6b1bf486c81ceb7edf3c093f4c48582e38c0e791\r\nuptime_in_seconds:77\r\n";

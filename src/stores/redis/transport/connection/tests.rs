@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use super::*;
-use crate::stores::redis::drawn::{altered, draws};
+use crate::stores::redis::random_replies::{altered, draws};
 use crate::stores::redis::tests::stub::bulk;
 use crate::stores::redis::tests::stub::{Request, Says, StubServer};
 use crate::stores::redis::transport::address::Address;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::stores::redis::drawn::{ERRORS, changed, draws, weight};
+use crate::stores::redis::random_replies::{ERRORS, changed, draws, weight};
 
 fn decoded(bytes: &[u8], cut_at: usize) -> (io::Result<bool>, Option<Value>) {
     let mut decoder = Decoder {

@@ -144,7 +144,7 @@ impl TlsConfig {
     }
 
     fn configure(&self, hosts: &Hosts) -> Result<ClientConfig> {
-        // The default `CryptoProvider` belongs to the program, so this library does not set or use it.
+        // The process-wide `CryptoProvider` is the program's: this library does not set or use it.
         let provider: Arc<CryptoProvider> = aws_lc_rs::default_provider().into();
         let pins: Option<Vec<_>> = self.pins.iter().map(|text| pin_in(text)).collect();
         let verifier = Verifier {

@@ -74,8 +74,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// A waiter behind the first may give up without an attempt if its queue got a usable reply within this time. The first
-/// waiter attempts about once in this time.
+/// A waiter behind the first may give up without an attempt if the last usable reply to its queue is at most this old. The
+/// first waiter attempts about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Messages, even forged ones, cause at most this many attempts in [`BURST_SPAN`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::client_inner::Timeouts;
-use crate::engine::wait_loop::waiting::{News, Next, Seen, Time, Waiting};
+use crate::engine::wait_loop::next_step::{News, Next, Seen, Time, Waiting};
 use crate::engine::wait_queue::{Turn, View};
 use crate::ground::backoff::Backoff;
 use crate::ground::error::{Error, Result};
