@@ -9,10 +9,10 @@ pub(super) const BUGS: &[Bug] = &[
         file: "engine/hold/validity.rs",
         find: r"
         self.valid_until = self.valid_until.min(end);
-        self.longest = self.longest.max(lease);",
+        self.longest = self.longest.max(lease.into());",
         replace: r"
         if !PLANTED { self.valid_until = self.valid_until.min(end); }
-        self.longest = self.longest.max(lease);",
+        self.longest = self.longest.max(lease.into());",
     },
     Bug {
         name: "an earlier request is answered in full behind a later one",

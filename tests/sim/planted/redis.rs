@@ -10,8 +10,7 @@ pub(super) const BUGS: &[Bug] = &[
         find: r"
         operation.run(self, deadline)
     }
-
-    /// Runs a batch unless",
+",
         replace: r"
         if PLANTED {
             operation.check = Check::Fence(&claim.name, u64::MAX);
@@ -19,8 +18,7 @@ pub(super) const BUGS: &[Bug] = &[
         }
         operation.run(self, deadline)
     }
-
-    /// Runs a batch unless",
+",
     },
     Bug {
         name: "a batch is checked by a request before it",

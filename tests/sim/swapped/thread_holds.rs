@@ -92,7 +92,7 @@ pub fn holds_of(thread: &WatchedThread) -> Option<Vec<HoldView>> {
             remaining: hold.remaining_validity(),
             count: hold.count(),
             renewed: hold.renewed_lease(),
-            fence: hold.fence,
+            fence: hold.fence(),
             cause: hold.loss_cause(),
         });
         seen.collect()
