@@ -169,17 +169,13 @@ impl MySql {
 
 impl Store for MySql {
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>> {
-        let outcome = match claim.count {
+        match claim.count {
             0 => self.acquire_new(claim, deadline),
             count => {
                 let enter = Change::Enter(count.saturating_add(1));
                 self.change_hold(claim, enter, "acquire", deadline, |granted| granted)
             }
-        };
-        if claim.is_renewed && matches!(outcome, Ok(Outcome::Done(_))) {
-            self.pools.prepare_renewals(deadline);
         }
-        outcome
     }
 
     fn release(

@@ -90,18 +90,6 @@ impl Pools {
         self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }
 
-    /// Opens the connection for renewals in advance, because the server may be at `max_connections` when the first renewal
-    /// is due.
-    pub(super) fn prepare_renewals(&self, deadline: Instant) {
-        // If the slot is in use, a renewal is already using or opening the connection.
-        if let Ok(mut slot) = self.renewals.try_get()
-            && slot.is_none()
-        {
-            // An error is ignored, because the renewal will report it.
-            *slot = Connection::connect(&self.address, deadline, Duration::ZERO).ok();
-        }
-    }
-
     /// Runs `call` on the connection of a slot, or on a new one; see [`Connection::connect`] for `longest_answer`.
     pub(super) fn on<T>(
         &self,
