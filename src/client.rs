@@ -277,8 +277,8 @@ impl Client {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn latch(&self, name: &str) -> Latch {
-        let raw_lock = self.lock_of(Kind::Latch, name).raw_lock().clone();
-        Latch { raw_lock }
+        let lock = self.lock_of(Kind::Latch, name);
+        Latch { lock }
     }
 
     /// Returns the read-write lock of this name, without I/O: Redisson's `RReadWriteLock`.
@@ -340,10 +340,6 @@ impl Client {
     /// continue to renew.
     pub fn shutdown(&self) {
         self.inner.shut_down();
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
-        &self.inner
     }
 
     #[cfg(feature = "mysql")]

@@ -1,11 +1,11 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::raw_lock::RawLock;
+#[cfg(doc)]
+use crate::Error;
 use crate::engine::wait_loop::WaitLimit;
-use crate::ground::claim::LARGEST_COUNT;
-use crate::ground::error::{Error, Result};
+use crate::ground::error::Result;
 use crate::ground::interrupt::Interrupt;
+use crate::lock::Lock;
 use crate::store::CountStep;
 
 /// A gate that opens for all waiters when its count reaches 0. Threads of many processes share a latch by its name.
@@ -44,13 +44,13 @@ use crate::store::CountStep;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Latch {
-    pub(crate) raw_lock: RawLock,
+    pub(crate) lock: Lock,
 }
 
 impl Latch {
     /// Returns the name of the latch, key prefix included.
     pub fn name(&self) -> &str {
-        &self.raw_lock.key.lock.name
+        self.lock.name()
     }
 
     /// Sets the count if there is no latch of this name. Returns whether the count was set. `count` is 1 ..= 2147483647.
@@ -59,15 +59,11 @@ impl Latch {
     ///
     /// [`Error::InvalidPermits`] if `count` is out of range, and those of [`Latch::count_down`].
     pub fn try_set(&self, count: u32) -> Result<bool> {
-        self.raw_lock.ready()?;
-        if !(1..=LARGEST_COUNT).contains(&count) {
-            return Err(Error::InvalidPermits {
-                name: Arc::clone(&self.raw_lock.key.lock.name),
-                permits: count.into(),
-            });
+        self.lock.raw_lock.ready()?;
+        if count == 0 {
+            return Err(self.lock.invalid_permits(0));
         }
-        let set = self.raw_lock.count(CountStep::SetIfMissing(count, None))?;
-        Ok(set == 1)
+        self.lock.set_permits(count, None)
     }
 
     /// Counts down by one, and returns the remaining count. At 0 the latch opens, and its key is deleted.
@@ -88,7 +84,7 @@ impl Latch {
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no latches;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn count_down(&self) -> Result<u32> {
-        Ok(to_count(self.raw_lock.count(CountStep::CountDown)?))
+        Ok(to_count(self.lock.raw_lock.count(CountStep::CountDown)?))
     }
 
     /// Queries the count. It is 0 if the latch is open.
@@ -97,7 +93,7 @@ impl Latch {
     ///
     /// Those of [`Latch::count_down`], with [`Error::Unreachable`] instead of [`Error::Unknown`].
     pub fn count(&self) -> Result<u32> {
-        Ok(to_count(self.raw_lock.count(CountStep::Get)?))
+        Ok(to_count(self.lock.raw_lock.count(CountStep::Get)?))
     }
 
     /// Waits without a limit until the latch is open.
@@ -108,7 +104,7 @@ impl Latch {
     /// [`outage_timeout`](crate::Builder::outage_timeout). Any other error is returned at once.
     pub fn wait(&self) -> Result<()> {
         let limit = WaitLimit::forever(None);
-        self.raw_lock.wait_for_zero(limit).map(drop)
+        self.lock.raw_lock.wait_for_zero(limit).map(drop)
     }
 
     /// Waits until the latch is open or `interrupt` is raised.
@@ -118,7 +114,7 @@ impl Latch {
     /// [`Error::Interrupted`] once `interrupt` is raised, and those of [`Latch::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
         let limit = WaitLimit::forever(Some(interrupt));
-        self.raw_lock.wait_for_zero(limit).map(drop)
+        self.lock.raw_lock.wait_for_zero(limit).map(drop)
     }
 
     /// Waits until the latch is open, at most for `time`, and returns whether it is open.
@@ -131,8 +127,8 @@ impl Latch {
     /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`. Other errors are those of
     /// [`Latch::wait`]. Errors of an outage are returned after `time` instead of the outage timeout.
     pub fn wait_for(&self, time: Duration) -> Result<bool> {
-        let limit = self.raw_lock.limit(time, None)?;
-        self.raw_lock.wait_for_zero(limit)
+        let limit = self.lock.raw_lock.limit(time, None)?;
+        self.lock.raw_lock.wait_for_zero(limit)
     }
 
     /// Deletes the latch, and returns whether it existed. The deletion opens the latch for all waiters.
@@ -143,7 +139,7 @@ impl Latch {
     ///
     /// Those of [`Latch::count_down`].
     pub fn delete(&self) -> Result<bool> {
-        Ok(self.raw_lock.count(CountStep::Delete)? == 1)
+        Ok(self.lock.raw_lock.count(CountStep::Delete)? == 1)
     }
 }
 

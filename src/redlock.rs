@@ -260,7 +260,7 @@ impl RedlockBuilder {
         check_timeout("outage_timeout", self.outage_timeout)?;
         check_warnings(&self.count_settings)?;
         check_timeout("node_timeout", self.node_timeout.unwrap_or(LEAST_TIMEOUT))?;
-        let cores: Vec<&Arc<ClientInner>> = self.nodes.iter().map(Client::inner).collect();
+        let cores: Vec<&Arc<ClientInner>> = self.nodes.iter().map(|it| &it.inner).collect();
         let key_prefix = cores.first().map(|inner| inner.key_prefix.clone());
         let key_prefix = key_prefix.unwrap_or_default();
         if cores.iter().any(|inner| inner.key_prefix != key_prefix) {
@@ -276,7 +276,7 @@ impl RedlockBuilder {
         };
         let nodes = self.nodes.iter().map(|client| {
             // Keeps the client of the node open, because a thread of the client listens for messages of the node.
-            let keep: Arc<dyn Any + Send + Sync> = Arc::clone(client.inner()) as _;
+            let keep: Arc<dyn Any + Send + Sync> = Arc::clone(&client.inner) as _;
             Ok((client.as_node()?, keep))
         });
         let nodes = nodes.collect::<Result<Vec<_>>>()?;

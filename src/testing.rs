@@ -48,7 +48,7 @@ impl Controls<'_> {
 
     /// Makes the client's renewal thread panic. This method works for a client of any server.
     pub fn kill_watchdog(&self) {
-        self.client.inner().watchdog.die();
+        self.client.inner.watchdog.die();
     }
 }
 
@@ -146,7 +146,7 @@ impl Controls<'_> {
     /// # Ok::<(), redlatch::Error>(())
     /// ```
     pub fn expire(&self, name: &str) -> bool {
-        let full = self.client.inner().key_prefix.before(name);
+        let full = self.client.inner.key_prefix.before(name);
         let world = self.client.world();
         world.is_some_and(|world| world.expire([&full, name]))
     }

@@ -255,7 +255,7 @@ impl Builder {
             outage_timeout: inner.timeouts.outage_timeout,
             key_prefix: inner.key_prefix.clone(),
             on_lost: inner.watchdog.on_lost(),
-            count_settings: inner.counters.settings().clone(),
+            count_settings: inner.counters.settings.clone(),
             ..Builder::default()
         }
     }

@@ -321,6 +321,22 @@ pub(crate) struct Claim {
     pub(crate) queueing: Queueing,
 }
 
+impl Claim {
+    /// A claim for a new hold, which is not renewed.
+    pub(crate) fn new(kind: Kind, name: &Arc<str>, visitor: VisitorId, lease: Duration) -> Claim {
+        Claim {
+            kind,
+            name: Arc::clone(name),
+            visitor,
+            count: 0,
+            lease,
+            is_renewed: false,
+            inside: None,
+            queueing: Queueing::default(),
+        }
+    }
+}
+
 /// A waiter with a queue entry in the store must send an attempt at least this often. Otherwise it counts as dead.
 pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 

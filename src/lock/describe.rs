@@ -1,7 +1,5 @@
-use std::sync::Arc;
-
 use crate::engine::raw_lock::RawLock;
-use crate::ground::claim::{Claim, Form, Queueing, VisitorId};
+use crate::ground::claim::{Claim, Form, VisitorId};
 use crate::ground::error::{Error, Result};
 use crate::lock::Lock;
 use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_CUT, shown_token};
@@ -61,15 +59,10 @@ impl Lock {
             return Ok(false);
         };
         let RawLock { inner, key, .. } = &self.raw_lock;
+        let (lock, lease) = (&key.lock, inner.timeouts.watchdog_timeout);
         let claim = Claim {
-            kind: key.lock.kind,
-            name: Arc::clone(&key.lock.name),
-            visitor,
             count: 1,
-            lease: inner.timeouts.watchdog_timeout,
-            is_renewed: false,
-            inside: None,
-            queueing: Queueing::default(),
+            ..Claim::new(lock.kind, &lock.name, visitor, lease)
         };
         let outcome = inner.ask("release", |store, by| {
             store.release(&claim, Left::Nothing, by)
@@ -79,7 +72,6 @@ impl Lock {
             Outcome::Done(_) => Ok(true),
             Outcome::Gone(_) => Ok(false),
             Outcome::Unknown { error, .. } => Err(error),
-            Outcome::Refused(never) => match never {},
         }
     }
 

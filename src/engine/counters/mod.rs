@@ -52,7 +52,7 @@ impl fmt::Debug for ClassOf {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    settings: CountSettings,
+    pub(crate) settings: CountSettings,
     classes: Classes,
     waits: Mutex<Waits>,
     has_no_watchdog: AtomicBool,
@@ -75,10 +75,6 @@ impl Counters {
             settings,
             ..Counters::default()
         }
-    }
-
-    pub(crate) fn settings(&self) -> &CountSettings {
-        &self.settings
     }
 
     pub(crate) fn class_of(&self, name: &str) -> ClassId {

@@ -71,7 +71,7 @@ impl Answer for Vec<Renewal> {
 
 impl Counters {
     pub(crate) fn request<T: Answer>(&self, operation: &'static str, ask: impl FnOnce() -> T) -> T {
-        let observer = &self.settings().observer;
+        let observer = &self.settings.observer;
         if !observer.is_heard() {
             return ask();
         }

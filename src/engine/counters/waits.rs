@@ -59,7 +59,7 @@ impl OpenWait {
             counters: Arc::clone(counters),
             number,
             wait,
-            long_from: counters.settings().long_wait,
+            long_from: counters.settings.long_wait,
         }
     }
 

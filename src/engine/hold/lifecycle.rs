@@ -159,7 +159,7 @@ impl Hold {
         };
         let held = began.until(now);
         let told_from = state.rare.as_ref().and_then(|it| it.long_from);
-        if held >= told_from.unwrap_or(self.client.settings().long_hold) {
+        if held >= told_from.unwrap_or(self.client.settings.long_hold) {
             state.rare().long_from = Some(held.saturating_mul(2));
             drop(state);
             let (client, lock) = (&self.client, &self.name);

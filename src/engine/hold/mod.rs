@@ -24,7 +24,7 @@ pub(crate) use crate::engine::hold::renewal_schedule::{DueAction, NextCheck};
 use crate::engine::hold::state::{Level, Phase, State, count};
 pub(crate) use crate::engine::hold::validity::InFlightId;
 use crate::engine::hold::validity::{By, Flying, end_of_validity};
-use crate::ground::claim::{Claim, Kind, LockId, Queueing, VisitorId};
+use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
@@ -233,14 +233,8 @@ impl Hold {
 
     fn claim(&self, state: &State, lease: Duration) -> Claim {
         Claim {
-            kind: self.kind,
-            name: Arc::clone(&self.name),
-            visitor: self.visitor.clone(),
             count: count(&state.levels),
-            lease,
-            is_renewed: false,
-            inside: None,
-            queueing: Queueing::default(),
+            ..Claim::new(self.kind, &self.name, self.visitor.clone(), lease)
         }
     }
 

@@ -219,5 +219,5 @@ fn a_living_thread_is_found_by_its_number() {
     for ended in numbers {
         assert!(Owner::find(pid, ended).is_none());
     }
-    assert_eq!(Client::in_memory().inner().pid, pid);
+    assert_eq!(Client::in_memory().inner.pid, pid);
 }

@@ -9,7 +9,7 @@ use crate::engine::raw_lock::RawLock;
 use crate::engine::wait_loop::{self, Visit, WaitLimit};
 use crate::ground::claim::VisitorId;
 use crate::ground::error::Result;
-use crate::ground::events::{self, WaitSpan};
+use crate::ground::events::WaitSpan;
 use crate::ground::loss::LossCause;
 use crate::store::{CountOp, CountStep, Refusal};
 
@@ -84,28 +84,19 @@ impl RawLock {
         let RawLock { inner, key, .. } = self;
         let class = inner.counters.class(self.class);
         let _span = WaitSpan::enter(&key.lock.name, class, current_thread_id());
-        let mut visit = CountVisit {
-            raw_lock: self,
-            was_refused: false,
-        };
+        let mut visit = CountVisit(self);
         Ok(wait_loop::wait(inner, &key.lock, None, limit, &mut visit)?.is_some())
     }
 }
 
-struct CountVisit<'a> {
-    raw_lock: &'a RawLock,
-    was_refused: bool,
-}
+struct CountVisit<'a>(&'a RawLock);
 
 impl Visit for CountVisit<'_> {
     type Entry = ();
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<(), Refusal>> {
-        if self.raw_lock.count_until(CountStep::Get, None, deadline)? <= 0 {
+        if self.0.count_until(CountStep::Get, None, deadline)? <= 0 {
             return Ok(ControlFlow::Break(()));
-        }
-        if !std::mem::replace(&mut self.was_refused, true) {
-            events::contended(&self.raw_lock.key.lock.name);
         }
         Ok(ControlFlow::Continue(Refusal::until(Some(LOOKS_AGAIN))))
     }

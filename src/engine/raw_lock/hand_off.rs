@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use crate::engine::hold::{Hold, Lease};
 use crate::engine::raw_lock::RawLock;
-use crate::ground::claim::{Claim, Queueing};
+use crate::ground::claim::Claim;
 use crate::ground::error::Result;
 use crate::ground::events;
 use crate::store::{Left, Outcome, Released};
@@ -28,14 +28,8 @@ impl RawLock {
         let kind = claim.kind;
         let visitor = kind.visitor(&inner.id, offer.thread, inner.next_hold());
         let next = Claim {
-            kind,
-            name: Arc::clone(&claim.name),
-            visitor,
-            count: 0,
-            lease: offer.lease.duration(),
             is_renewed: matches!(offer.lease, Lease::Watchdog(_)),
-            inside: None,
-            queueing: Queueing::default(),
+            ..Claim::new(kind, &claim.name, visitor, offer.lease.duration())
         };
         let outcome = match self.inner.ask_by("hand_off", |store| {
             store.release(claim, Left::Successor(&next), deadline)

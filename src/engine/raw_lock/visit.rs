@@ -188,14 +188,10 @@ impl<'a> LockVisit<'a> {
             inside.set_may_outlast();
         }
         let claim = Claim {
-            kind,
-            name: Arc::clone(&key.lock.name),
-            visitor,
-            count: 0,
-            lease: lease.duration(),
             is_renewed: matches!(lease, Lease::Watchdog(_)),
             inside: inside.as_ref().map(|it| it.visitor.clone()),
             queueing: self.queueing(),
+            ..Claim::new(kind, &key.lock.name, visitor, lease.duration())
         };
         match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {

@@ -32,9 +32,8 @@ struct WaitQueue<O, G> {
     /// True if a thread of this client probably holds the lock. The first waiter then sleeps until this thread unlocks.
     is_held_locally: bool,
     run: Run,
-    last_usable: Option<Instant>,
-    is_in_doubt: bool,
-    unreplicated_at: Option<Instant>,
+    /// The view without the turn, which differs among the waiters.
+    seen: View,
 }
 
 #[derive(Debug)]
@@ -72,9 +71,7 @@ impl<O, G> Default for WaitQueue<O, G> {
             nodes: VecDeque::new(),
             is_held_locally: false,
             run: Run::default(),
-            last_usable: None,
-            is_in_doubt: false,
-            unreplicated_at: None,
+            seen: View::default(),
         }
     }
 }
@@ -181,16 +178,15 @@ impl<O, G> WaitQueues<O, G> {
 impl<O, G> WaitQueue<O, G> {
     fn is_busy(&self) -> bool {
         let now = time::now();
-        let is_relied_on = || self.last_usable.is_some_and(|at| now < at + HELD_FOR);
+        let is_relied_on = || self.seen.last_usable.is_some_and(|at| now < at + HELD_FOR);
         !self.nodes.is_empty()
             || self.is_held_locally && is_relied_on()
             || self.run.is_left_until(now).is_some()
     }
 
     fn note_usable_reply(&mut self) {
-        self.last_usable = Some(time::now());
-        self.is_in_doubt = false;
-        self.unreplicated_at = None;
+        self.seen = View::default();
+        self.seen.last_usable = Some(time::now());
     }
 }
 
@@ -280,12 +276,7 @@ impl<O, G> QueueNode<O, G> {
             Some(until) => Turn::Yield(until),
             None => Turn::Attempt,
         };
-        View {
-            turn,
-            last_usable: queue.last_usable,
-            is_in_doubt: queue.is_in_doubt,
-            unreplicated_at: queue.unreplicated_at,
-        }
+        View { turn, ..queue.seen }
     }
 
     fn is_first(&self, queue: &WaitQueue<O, G>) -> bool {
@@ -341,9 +332,9 @@ impl<O, G> QueueNode<O, G> {
     /// it.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
-            queue.is_in_doubt = true;
+            queue.seen.is_in_doubt = true;
             if is_undone {
-                queue.unreplicated_at = Some(time::now());
+                queue.seen.unreplicated_at = Some(time::now());
             }
         });
     }

@@ -39,19 +39,13 @@ pub(crate) struct Watchdog {
     command_timeout: Duration,
     timer: Timer<Job>,
     running: AtomicBool,
-    threads: Mutex<Threads>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     resolver: Arc<Resolver>,
     client: Arc<Counters>,
     hook: LossHook,
     on_lost: Option<OnLost>,
     #[cfg(feature = "test-util")]
     die: AtomicBool,
-}
-
-#[derive(Default)]
-struct Threads {
-    handles: Vec<JoinHandle<()>>,
-    stopped: bool,
 }
 
 impl Watchdog {
@@ -105,7 +99,7 @@ impl Watchdog {
             return Ok(());
         }
         let mut threads = self.threads.lock();
-        if threads.stopped {
+        if self.timer.is_closed() {
             let lock = Arc::clone(lock);
             return Err(Error::Closed { lock });
         }
@@ -115,9 +109,7 @@ impl Watchdog {
         let mut start = |name: &str, run: Box<dyn FnOnce(&Watchdog) + Send>| -> Result<()> {
             let watchdog = Arc::clone(self);
             let started = sync::spawn(name, move || run(&watchdog));
-            threads
-                .handles
-                .push(started.map_err(|error| died(error.to_string()))?);
+            threads.push(started.map_err(|error| died(error.to_string()))?);
             Ok(())
         };
         // If a thread cannot be started, the earlier threads end when the senders of their channels are dropped.
@@ -226,11 +218,10 @@ impl Watchdog {
     pub(crate) fn stop(&self, hook_until: Instant, deadline: Instant) {
         let mut handles = {
             let mut threads = self.threads.lock();
-            threads.stopped = true;
-            std::mem::take(&mut threads.handles)
+            self.timer.close();
+            std::mem::take(&mut *threads)
         };
         self.running.store(false, Ordering::Release);
-        self.timer.close();
         handles.extend(self.resolver.close());
         // The timer is closed, so [`Watchdog::watch`] abandons each hold that begins later.
         self.holds().iter().for_each(|hold| hold.abandon());

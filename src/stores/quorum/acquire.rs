@@ -61,8 +61,7 @@ impl Quorum {
             placement.note_unknown(&open);
             for request in fan_out.in_flight.iter().chain(&fan_out.arrived) {
                 if let Some(not_after) = request.in_flight.not_after() {
-                    let answered = request.in_flight.answered();
-                    placement.note(request.index, not_after, answered);
+                    placement.note(request.index, not_after);
                 }
             }
             return Ok(Outcome::Done(Granted {

@@ -221,10 +221,7 @@ impl<'a, T> FanOut<'a, T> {
             let now = time::now();
             if let Some(at) = self.in_flight.iter().position(|it| it.by <= now) {
                 let request = self.in_flight.swap_remove(at);
-                if let Some(answer) = request.in_flight.receive(request.by) {
-                    return Some((request.index, answer));
-                }
-                continue;
+                return Some((request.index, request.in_flight.receive(request.by)));
             }
             if patience.is_some_and(|patience| patience <= now) {
                 return None;
@@ -252,14 +249,10 @@ impl<'a, T> FanOut<'a, T> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
         }
-        while let Some(request) = self.arrived.pop() {
-            let least = time::now() + Duration::from_millis(5);
-            let whole_by = deadline.min(request.by).max(least);
-            if let Some(answer) = request.in_flight.receive(whole_by) {
-                return Some((request.index, answer));
-            }
-        }
-        None
+        let request = self.arrived.pop()?;
+        let least = time::now() + Duration::from_millis(5);
+        let whole_by = deadline.min(request.by).max(least);
+        Some((request.index, request.in_flight.receive(whole_by)))
     }
 
     pub(super) fn wait(&mut self, deadline: Instant) {

@@ -1,8 +1,6 @@
 //! The interface of a quorum to a node. A request is sent at once and its reply is read later, so that all nodes work at the
 //! same time.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::ground::error::Result;
@@ -39,11 +37,6 @@ pub(crate) trait PendingAnswer<T> {
         None
     }
 
-    /// Returns a flag. If this value is dropped, a later user of the connection reads the reply and sets the flag.
-    fn answered(&self) -> Arc<AtomicBool> {
-        Arc::default()
-    }
-
-    /// Waits for the reply until `deadline`. Returns `None` if the reply was read before.
-    fn receive(self: Box<Self>, deadline: Instant) -> Option<Result<T>>;
+    /// Waits for the reply until `deadline`.
+    fn receive(self: Box<Self>, deadline: Instant) -> Result<T>;
 }

@@ -1,8 +1,5 @@
 //! Which nodes may have the holds of this process.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use smallvec::SmallVec;
 
 use crate::ground::claim::VisitorId;
@@ -23,8 +20,6 @@ pub(super) struct OpenRequest {
     pub(super) node: usize,
     /// The time of the node's clock in ms after which the node refuses the request.
     pub(super) not_after: i64,
-    /// Set when a later user of the connection has read the reply.
-    pub(super) answered: Arc<AtomicBool>,
 }
 
 impl Quorum {
@@ -43,7 +38,7 @@ impl Quorum {
         for index in (0..self.nodes.len()).filter(|index| nodes & bit(*index) == 0) {
             in_doubt.set(index, None);
         }
-        for open in placement.iter().flat_map(Placement::still_open) {
+        for open in placement.iter().flat_map(|it| &it.open) {
             in_doubt.raise(open.node, open.not_after);
         }
         nodes
@@ -54,31 +49,16 @@ impl Placement {
     /// Notes the requests of `open` that got no reply. An expiry of 0 means that the node granted the request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
-            self.note(*node, *not_after, Arc::default());
+            self.note(*node, *not_after);
         }
     }
 
-    /// Notes a request that the node can execute until `answered` is set or `not_after` has passed. Several such requests at
-    /// one node become one entry with the latest expiry. No single reply proves that all of them have run, so the flag of
-    /// that entry is never set.
-    pub(super) fn note(&mut self, node: usize, not_after: i64, answered: Arc<AtomicBool>) {
-        self.open
-            .retain(|open| !open.answered.load(Ordering::Acquire));
+    /// Notes a request that the node can execute until `not_after` has passed. Several such requests at one node become one
+    /// entry with the latest expiry.
+    pub(super) fn note(&mut self, node: usize, not_after: i64) {
         match self.open.iter_mut().find(|open| open.node == node) {
-            Some(open) => {
-                open.not_after = open.not_after.max(not_after);
-                open.answered = Arc::default();
-            }
-            None => self.open.push(OpenRequest {
-                node,
-                not_after,
-                answered,
-            }),
+            Some(open) => open.not_after = open.not_after.max(not_after),
+            None => self.open.push(OpenRequest { node, not_after }),
         }
-    }
-
-    pub(super) fn still_open(&self) -> impl Iterator<Item = &OpenRequest> {
-        let open = self.open.iter();
-        open.filter(|open| !open.answered.load(Ordering::Acquire))
     }
 }

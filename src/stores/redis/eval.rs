@@ -1,8 +1,6 @@
 //! Sends scripts and receives their replies.
 
 use std::slice;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
@@ -171,18 +169,12 @@ impl Pool {
 }
 
 impl Ticket {
-    /// Abandons the reply, which is expected by `deadline`. The next user of the connection reads the reply and sets
-    /// `answered`.
-    pub(crate) fn leave(
-        &self,
-        connection: &mut Connection,
-        deadline: Instant,
-        answered: Arc<AtomicBool>,
-    ) {
+    /// Abandons the reply, which is expected by `deadline`. The next user of the connection reads the reply.
+    pub(crate) fn leave(&self, connection: &mut Connection, deadline: Instant) {
         let until = deadline + LATENESS;
-        connection.defer_reply(Some(self.number), until, Some(answered));
+        connection.defer_reply(Some(self.number), until);
         if self.replication.is_some() {
-            connection.defer_reply(None, until, None);
+            connection.defer_reply(None, until);
         }
     }
 }

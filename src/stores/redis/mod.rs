@@ -52,6 +52,7 @@ use fences::Fences;
 pub(crate) use kinds::flaw;
 use kinds::{Layout, PLACES};
 pub(crate) use open::Settings;
+use renewals::Renewals;
 use topology::Topology;
 #[cfg(feature = "tls")]
 pub(crate) use transport::Pem;
@@ -104,7 +105,9 @@ impl Store for Redis {
     }
 
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
-        self.renew_all(claims, deadline)
+        let mut renewals = Renewals::new(self, None, claims, deadline);
+        renewals.send(true);
+        renewals.finish()
     }
 
     fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {

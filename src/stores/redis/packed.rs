@@ -2,13 +2,9 @@
 
 use itoa::Buffer;
 
-pub(super) struct Packed<'a>(&'a mut Vec<u8>);
+pub(super) struct Packed<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Packed<'_> {
-    pub(super) fn of(parts: &mut Vec<u8>) -> Packed<'_> {
-        Packed(parts)
-    }
-
     pub(super) fn begin(into: &mut Vec<u8>, parts: usize) -> Packed<'_> {
         // 48 bytes suffice for the usual number, name or visitor.
         into.reserve(parts * 48);

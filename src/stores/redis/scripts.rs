@@ -63,7 +63,7 @@ impl Script {
         let text = pieces::spliced(text);
         let script = redis::Script::new(&text);
         let mut evalsha = Vec::new();
-        let mut packed = Packed::of(&mut evalsha);
+        let mut packed = Packed(&mut evalsha);
         packed.text(&["EVALSHA"]);
         packed.text(&[script.get_hash()]);
         Script {

@@ -2,8 +2,6 @@
 //!
 //! If the quorum abandons a reply, the next user of the connection reads this reply first.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use redis::Value;
@@ -25,13 +23,13 @@ struct SentOperation<'a, O> {
     borrowed: Option<Borrowed>,
     ticket: Ticket,
     attempts: Attempts,
-    /// Whether another user of the connection has read the reply.
-    answered: Arc<AtomicBool>,
 }
 
 impl<O> SentOperation<'_, O> {
-    fn reply(&mut self, deadline: Instant) -> Option<Result<Value, CallError>> {
-        let mut borrowed = self.borrowed.take()?;
+    fn reply(&mut self, deadline: Instant) -> Result<Value, CallError> {
+        let Some(mut borrowed) = self.borrowed.take() else {
+            return Err(CallError::cut("the reply was read before"));
+        };
         let connection = &mut borrowed.connection;
         let pool = &self.node.server.pool;
         let reply = match pool.receive(connection, &self.ticket, deadline) {
@@ -49,7 +47,7 @@ impl<O> SentOperation<'_, O> {
             Err(fault) => Err(fault),
         };
         pool.give_back(borrowed, &reply);
-        Some(reply)
+        reply
     }
 }
 
@@ -69,28 +67,23 @@ impl<O: Operation> PendingAnswer<O::Answer> for SentOperation<'_, O> {
         sent.map(|_| self.attempts.not_after)
     }
 
-    fn answered(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.answered)
-    }
-
-    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<O::Answer>> {
-        let reply = self.reply(deadline)?;
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Result<O::Answer> {
+        let reply = self.reply(deadline);
         let (node, until) = (self.node, self.attempts.deadline);
         let this = &mut *self;
         let answer = match reply {
             Err(CallError::Server(text)) if lacks_script(&text) => None,
             reply => this.operation.answer(node, reply, &mut this.attempts),
         };
-        Some(answer.unwrap_or_else(|| this.operation.run(node, until)))
+        answer.unwrap_or_else(|| this.operation.run(node, until))
     }
 }
 
 impl<O> Drop for SentOperation<'_, O> {
     fn drop(&mut self) {
         if let Some(mut borrowed) = self.borrowed.take() {
-            let answered = Arc::clone(&self.answered);
             self.ticket
-                .leave(&mut borrowed.connection, self.attempts.deadline, answered);
+                .leave(&mut borrowed.connection, self.attempts.deadline);
             self.node.server.pool.give_back(borrowed, &Ok(()));
         }
     }
@@ -148,7 +141,6 @@ impl RedisNode {
             borrowed: Some(borrowed),
             ticket,
             attempts,
-            answered: Arc::default(),
         }))
     }
 }

@@ -105,7 +105,7 @@ fn a_node_with_a_late_acquire_is_in_doubt_at_the_release() {
         for index in open {
             let mut placements = five.quorum.placements.lock();
             let placement = placements.get_mut(&visitor).unwrap();
-            placement.note(*index, 7, Arc::default());
+            placement.note(*index, 7);
         }
         match five.release(0).unwrap() {
             Outcome::Done(released) => Some(nodes_of(&released.leftover.unwrap())),
@@ -129,7 +129,7 @@ fn a_release_of_a_hold_at_no_node_reports_the_loss() {
         // The acquire request may arrive late at nodes 3 and 4.
         placement.nodes = 0b00111;
         for index in [3, 4] {
-            placement.note(index, 7, Arc::default());
+            placement.note(index, 7);
         }
     }
     five.set([D, W, W, W, W]);

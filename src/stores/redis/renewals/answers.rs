@@ -192,7 +192,7 @@ impl Renewals<'_> {
                     Expected::Part { number, .. } => Some(number),
                     Expected::Nothing | Expected::Replicas(_) => None,
                 };
-                connection.defer_reply(number, self.deadline + LATENESS, None);
+                connection.defer_reply(number, self.deadline + LATENESS);
             }
             server.renewals.give_back(one.connection, &Ok(()));
         } else {

@@ -38,7 +38,7 @@ const ROUNDS: u32 = 6;
 /// The server did not find the claim in a batch. A proxy may have sent the whole batch to the server of the first key.
 const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
-struct Renewals<'a> {
+pub(super) struct Renewals<'a> {
     redis: &'a Redis,
     /// The node's handle in a quorum. Renewals are sent only if this handle counts the server's grants.
     handle: Option<&'a NodeHandle>,
@@ -49,16 +49,8 @@ struct Renewals<'a> {
     sent: Vec<SentBatch<'a>>,
 }
 
-impl Redis {
-    pub(super) fn renew_all(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal> {
-        let mut renewals = Renewals::new(self, None, claims, deadline);
-        renewals.send(true);
-        renewals.finish()
-    }
-}
-
 impl<'a> Renewals<'a> {
-    fn new(
+    pub(super) fn new(
         redis: &'a Redis,
         handle: Option<&'a NodeHandle>,
         claims: &'a [Claim],
@@ -80,7 +72,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    fn finish(mut self) -> Vec<Renewal> {
+    pub(super) fn finish(mut self) -> Vec<Renewal> {
         self.read_all();
         for _ in 1..ROUNDS {
             if self.open.is_empty() || time::now() >= self.deadline {
@@ -110,7 +102,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    fn send(&mut self, is_first: bool) {
+    pub(super) fn send(&mut self, is_first: bool) {
         let batches = self.batches(is_first);
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
         let count = batches.len();
@@ -286,9 +278,9 @@ impl PendingAnswer<Vec<Renewal>> for Renewals<'_> {
         first.is_none_or(|it| it.connection.connection.is_next())
     }
 
-    fn receive(mut self: Box<Self>, deadline: Instant) -> Option<Result<Vec<Renewal>>> {
+    fn receive(mut self: Box<Self>, deadline: Instant) -> Result<Vec<Renewal>> {
         self.deadline = deadline;
-        Some(Ok(self.finish()))
+        Ok(self.finish())
     }
 }
 

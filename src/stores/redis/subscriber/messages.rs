@@ -32,8 +32,8 @@ impl Shared {
                     let entry = state.channels.get_mut(channel.as_str());
                     entry.is_some_and(|entry| {
                         // After an error reply, a confirmation may arrive for a subscription that counts as refused.
-                        entry.confirmed = (entry.confirmed + 1).min(entry.asked);
-                        entry.is_live()
+                        entry.is_live = entry.was_asked;
+                        entry.is_live
                     })
                 };
                 if is_live {
@@ -46,19 +46,7 @@ impl Shared {
 
     /// Handles the end of a sharded subscription. If this client did not request the end, the slot has moved.
     fn unsubscribed(&self, channel: &str) {
-        let is_moved = {
-            let mut state = self.state.lock();
-            match state.leaving.get_mut(channel) {
-                Some(leaving) => {
-                    *leaving -= 1;
-                    if *leaving == 0 {
-                        state.leaving.remove(channel);
-                    }
-                    false
-                }
-                None => forget(state.channels.get_mut(channel)),
-            }
-        };
+        let is_moved = forget(self.state.lock().channels.get_mut(channel));
         if is_moved {
             self.moved([channel]);
         }
@@ -73,13 +61,10 @@ impl Shared {
         let slot = slot.and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
         let refused: Vec<Arc<str>> = {
             let mut state = self.state.lock();
-            // The refused command may have been SUNSUBSCRIBE. In that case no confirmation follows.
-            let is_other = |name: &str| slot.is_none_or(|slot| keys::slot(name) != slot);
-            state.leaving.retain(|name, _| is_other(name));
             let channels = state.channels.iter_mut().filter(|(name, entry)| {
                 // An error without a slot does not say which subscription was refused, so all unconfirmed subscriptions
                 // count as refused.
-                slot.map_or(!entry.is_live(), |slot| keys::slot(name) == slot)
+                slot.map_or(!entry.is_live, |slot| keys::slot(name) == slot)
             });
             channels
                 .filter_map(|(name, entry)| forget(Some(entry)).then(|| Arc::clone(name)))
@@ -110,7 +95,7 @@ impl Shared {
                     && channel.idle_since.is_none_or(|since| {
                         // An unconfirmed subscription is kept longer: its confirmation must not count for a later
                         // subscription.
-                        let is_settled = channel.asked == channel.confirmed;
+                        let is_settled = channel.was_asked == channel.is_live;
                         time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
             })
@@ -123,15 +108,9 @@ impl Shared {
     }
 
     pub(super) fn give_up(&self, state: &mut State, idle: &[Arc<str>]) {
-        let asked = |name: &&Arc<str>| state.channels.get(*name).is_some_and(|it| it.asked > 0);
-        let asked: Vec<_> = idle.iter().filter(asked).collect();
-        if self.on_move.is_some() {
-            for name in &asked {
-                *state.leaving.entry(Arc::clone(name)).or_default() += 1;
-            }
-        }
+        let asked = |name: &&Arc<str>| state.channels.get(*name).is_some_and(|it| it.was_asked);
         let commands = [redis::cmd("UNSUBSCRIBE"), redis::cmd("SUNSUBSCRIBE")];
-        let packed = self.packed(commands, asked);
+        let packed = self.packed(commands, idle.iter().filter(asked));
         for name in idle {
             state.channels.remove(name);
         }
@@ -155,7 +134,7 @@ fn woken_by(channel: &str, words: &str) -> usize {
 /// Marks a channel as not subscribed. Returns whether a SUBSCRIBE for the channel had been sent.
 fn forget(entry: Option<&mut Channel>) -> bool {
     entry.is_some_and(|entry| {
-        entry.confirmed = 0;
-        std::mem::take(&mut entry.asked) > 0
+        entry.is_live = false;
+        std::mem::take(&mut entry.was_asked)
     })
 }

@@ -45,8 +45,6 @@ struct Shared {
 struct State {
     channels: BTreeMap<Arc<str>, Channel>,
     writer: Option<Writer>,
-    /// The number of outstanding confirmations of SUNSUBSCRIBE, by channel.
-    leaving: BTreeMap<Arc<str>, u32>,
     is_closed: bool,
 }
 
@@ -58,16 +56,10 @@ struct State {
 #[derive(Default)]
 struct Channel {
     waiters: usize,
-    /// The number of SUBSCRIBEs sent on the current connection, and how many of these were confirmed.
-    asked: u32,
-    confirmed: u32,
+    /// Whether SUBSCRIBE was sent on the current connection, and was confirmed.
+    was_asked: bool,
+    is_live: bool,
     idle_since: Option<Instant>,
-}
-
-impl Channel {
-    fn is_live(&self) -> bool {
-        self.asked > 0 && self.asked == self.confirmed
-    }
 }
 
 impl Subscriber {
@@ -112,7 +104,7 @@ impl Subscriber {
         entry.waiters += 1;
         entry.idle_since = None;
         self.shared.ask_for(channel, entry, state.writer.as_mut());
-        let is_live = entry.is_live();
+        let is_live = entry.is_live;
         if state.writer.is_none() {
             // Without a connection, the thread sleeps until a channel has a waiter.
             self.shared.wanted.notify_one();
@@ -136,7 +128,7 @@ impl Subscriber {
 
     pub(super) fn hears(&self, channel: &str) -> bool {
         let state = self.shared.state.lock();
-        state.channels.get(channel).is_some_and(Channel::is_live)
+        state.channels.get(channel).is_some_and(|it| it.is_live)
     }
 
     /// Whether there are waiters, but no connection.
@@ -178,7 +170,7 @@ impl Drop for Interest {
         entry.idle_since = Some(time::now());
         // An unconfirmed subscription is kept for now. Otherwise its late confirmation could be counted for the next
         // subscription.
-        if !self.lingers && entry.is_live() {
+        if !self.lingers && entry.is_live {
             self.shared
                 .give_up(&mut state, &[Arc::clone(&self.channel)]);
         }
@@ -188,11 +180,11 @@ impl Drop for Interest {
 impl Shared {
     /// Sends SUBSCRIBE for a channel, unless this was done on the current connection.
     fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
-        if entry.asked == 0
+        if !entry.was_asked
             && let Some(writer) = writer
         {
             if writer.send(&self.subscribe([channel])).is_ok() {
-                entry.asked = 1;
+                entry.was_asked = true;
             } else {
                 // The thread notices the end of the connection, reconnects and subscribes again.
                 writer.shut_down();

@@ -84,8 +84,7 @@ impl Shared {
             sent.map_err(|error| error.to_string())?;
         }
         for channel in state.channels.values_mut() {
-            channel.asked = 1;
-            channel.confirmed = 0;
+            (channel.was_asked, channel.is_live) = (true, false);
         }
         state.writer = Some(writer);
         // If the master changed while this thread connected, the `on_change` hook found no connection to end.
@@ -99,10 +98,8 @@ impl Shared {
     pub(super) fn disconnect(&self) {
         let mut state = self.state.lock();
         state.writer = None;
-        state.leaving.clear();
         for channel in state.channels.values_mut() {
-            channel.asked = 0;
-            channel.confirmed = 0;
+            (channel.was_asked, channel.is_live) = (false, false);
         }
     }
 

@@ -14,7 +14,6 @@ mod writer;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -91,8 +90,6 @@ struct DeferredReply {
     number: Option<i64>,
     /// The reply is expected until this instant.
     until: Instant,
-    /// Set to true when the reply was read.
-    answered: Option<Arc<AtomicBool>>,
 }
 
 impl Connection {
@@ -178,19 +175,9 @@ impl Connection {
         reply.map_err(CallError::of_a_proxy)
     }
 
-    /// Leaves the reply to the last request unread. The next user of the connection reads that reply first, and sets
-    /// `answered`.
-    pub(crate) fn defer_reply(
-        &mut self,
-        number: Option<i64>,
-        until: Instant,
-        answered: Option<Arc<AtomicBool>>,
-    ) {
-        self.deferred.push_back(DeferredReply {
-            number,
-            until,
-            answered,
-        });
+    /// Leaves the reply to the last request unread. The next user of the connection reads that reply first.
+    pub(crate) fn defer_reply(&mut self, number: Option<i64>, until: Instant) {
+        self.deferred.push_back(DeferredReply { number, until });
     }
 
     pub(crate) fn has_deferred(&self) -> bool {
@@ -208,10 +195,7 @@ impl Connection {
                 Ok(_) | Err(CallError::Server(_)) => {}
                 Err(fault) => return Err(fault),
             }
-            let paid = self.deferred.pop_front();
-            if let Some(answered) = paid.and_then(|due| due.answered) {
-                answered.store(true, Ordering::Release);
-            }
+            self.deferred.pop_front();
         }
         Ok(())
     }

@@ -146,7 +146,7 @@ fn deferred_replies_are_read_by_the_next_user() {
             panic!("it is connected");
         };
         borrowed.connection.send(PING, soon()).unwrap();
-        borrowed.connection.defer_reply(None, until, None);
+        borrowed.connection.defer_reply(None, until);
         scene.pool.give_back(borrowed, &Ok(()));
     };
     leave(soon());
@@ -183,7 +183,7 @@ fn return_two_with_deferred_replies(scene: &Scene) {
     let two = [(); 2].map(|()| scene.pool.borrow(soon()).unwrap());
     for mut borrowed in two {
         borrowed.connection.send(PING, soon()).unwrap();
-        borrowed.connection.defer_reply(None, soon(), None);
+        borrowed.connection.defer_reply(None, soon());
         scene.pool.give_back(borrowed, &Ok(()));
     }
 }
@@ -225,7 +225,7 @@ fn connections_closed_after_a_deferred_reply_are_replaced() {
     });
     let mut borrowed = scene.pool.borrow(soon()).unwrap();
     borrowed.connection.send(PING, soon()).unwrap();
-    borrowed.connection.defer_reply(None, soon(), None);
+    borrowed.connection.defer_reply(None, soon());
     scene.pool.give_back(borrowed, &Ok(()));
     thread::sleep(Duration::from_millis(50));
     assert_eq!(scene.ping(), Ok(Value::SimpleString("PONG".into())));
