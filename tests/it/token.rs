@@ -164,3 +164,23 @@ fn a_renewal_does_not_recreate_a_deleted_key() {
     assert_eq!(loss.cause, LossCause::Gone);
     assert_eq!(server.int(&["EXISTS", "a"]), 0);
 }
+
+#[test]
+fn threads_of_a_client_hand_it_off_without_a_pause() {
+    let server = RedisServer::start();
+    let lock = lock_at(&server);
+    let until = Instant::now() + Duration::from_secs(2);
+    let acquire = || {
+        let mut count = 0;
+        while Instant::now() < until {
+            lock.run(|_| count += 1).unwrap();
+        }
+        count
+    };
+    let count: u32 = thread::scope(|scope| {
+        let threads = [(); 8].map(|()| scope.spawn(acquire));
+        threads.into_iter().map(|it| it.join().unwrap()).sum()
+    });
+    // With a pause for pollers after each four hand-offs, there would be about 60.
+    assert!(count > 300, "{count}");
+}

@@ -112,7 +112,7 @@ impl Hold {
             state: Mutex::new(State {
                 phase: Phase::Held,
                 levels: smallvec![Level::new(0, lease, sent)],
-                next_id: 1,
+                last_id: 0,
                 valid_until: end_of_validity(sent, claim.lease),
                 counted_from: sent,
                 in_flight: SmallVec::new(),

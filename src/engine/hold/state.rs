@@ -46,8 +46,8 @@ pub(super) struct State {
     /// When the request that set `valid_until` was sent.
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
-    /// The next id of a level or a request in flight.
-    pub(super) next_id: u32,
+    /// The last id of a level or a request in flight.
+    pub(super) last_id: u32,
     /// The longest lease that a request of this hold may have set.
     pub(super) longest: Nanos,
     /// True if a renewal of this hold is due, and queued behind the previous batch of renewals.
@@ -102,10 +102,17 @@ impl Level {
 }
 
 impl State {
+    /// Returns an id that no other level or request of this hold has. The first level has the id 0.
     pub(super) fn next_id(&mut self) -> u32 {
-        let id = self.next_id;
-        self.next_id = id.wrapping_add(1);
-        id
+        loop {
+            self.last_id = self.last_id.wrapping_add(1).max(1);
+            let id = self.last_id;
+            let is_used = self.levels.iter().any(|it| it.id == id)
+                || self.in_flight.iter().any(|it| it.id.0 == id);
+            if !is_used {
+                return id;
+            }
+        }
     }
 
     pub(super) fn rare(&mut self) -> &mut Rare {

@@ -64,6 +64,20 @@ fn an_unlock_releases_the_last_level_without_a_guard() {
 }
 
 #[test]
+fn an_id_is_never_that_of_another_level() {
+    let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
+    let second = enter(&hold, Lease::Watchdog(MINUTE));
+    let deadline = PROCESS.read().instant + MINUTE;
+    for last in [u32::MAX - 1, u32::MAX, second - 1, second - 2] {
+        hold.state.lock().last_id = last;
+        let third = enter(&hold, Lease::Watchdog(MINUTE));
+        let plan = hold.release_level(third, deadline);
+        assert!(matches!(plan, ReleasePlan::Part(..)), "{plan:?}");
+        assert_eq!((hold.count(), hold.top_level()), (2, Some(second)));
+    }
+}
+
+#[test]
 fn releasing_a_level_keeps_the_leases_of_the_others() {
     let (hold, _thread) = held(Lease::Watchdog(MINUTE), PROCESS.now());
     let deadline = PROCESS.read().instant + MINUTE;

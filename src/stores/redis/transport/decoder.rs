@@ -183,17 +183,23 @@ fn line_in<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
 }
 
 fn number_in(text: &[u8]) -> Option<i64> {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
     if digits.is_empty() {
         return None;
     }
-    let add = |sum: i64, digit: &u8| {
+    let subtract = |sum: i64, digit: &u8| {
         let digit = digit.wrapping_sub(b'0');
-        let sum = sum.checked_mul(10)?.checked_add(digit.into())?;
+        let sum = sum.checked_mul(10)?.checked_sub(digit.into())?;
         (digit < 10).then_some(sum)
     };
-    let sum = digits.iter().try_fold(0, add)?;
-    Some(if text.len() > digits.len() { -sum } else { sum })
+    let negative = digits.iter().try_fold(0, subtract)?;
+    if is_negative {
+        return Some(negative);
+    }
+    negative.checked_neg()
 }
 
 /// Returns the length of a string or an array. `None` means nil.

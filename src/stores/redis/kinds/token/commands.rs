@@ -178,7 +178,7 @@ fn read(
         Instead::Renew if is_there => vec![Nil, Int(1), Int(1), text(&found)],
         Instead::Renew => vec![Nil, Int(1), Int(1), Int(0)],
         Instead::Transfer if is_own || is_there && found == successor => {
-            vec![Int(1), Int(0), Int(-1)]
+            vec![Int(1), Int(0), Int(0)]
         }
         Instead::Transfer => vec![Int(2), Int(0), text(&found)],
         Instead::Withdraw => {

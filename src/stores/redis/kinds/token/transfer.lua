@@ -8,7 +8,7 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, -1}      done; the number of waiters is unknown
+-- Returns {1, now, 0}       done; no waiter listens, because unlocks send no messages
 --         {2, now, holder}  the first token has no hold; holder is the holder of the lock, '' if the lock is free
 --         {3, now}          too late, nothing was done
 --
@@ -25,4 +25,4 @@ elseif holder == ARGV[1] then
 elseif holder ~= ARGV[2] then
     return {number, {2, now, string.sub(holder or '', 1, 64)}}
 end
-return {number, {1, now, -1}}
+return {number, {1, now, 0}}

@@ -74,8 +74,8 @@ fn replies_to_commands_read_as_those_of_scripts() {
         (Instead::Renew, vec![NONE], "[nothing, 1, 1, 0]"),
         (Instead::Renew, vec![text("x")], "[nothing, 1, 1, \"x\"]"),
         (Instead::Renew, vec![full()], "OOM no memory"),
-        (Instead::Transfer, vec![text("a")], "[1, 0, -1]"),
-        (Instead::Transfer, vec![text("b")], "[1, 0, -1]"),
+        (Instead::Transfer, vec![text("a")], "[1, 0, 0]"),
+        (Instead::Transfer, vec![text("b")], "[1, 0, 0]"),
         (Instead::Transfer, vec![text("x")], "[2, 0, \"x\"]"),
         (Instead::Transfer, vec![NONE], "[2, 0, \"\"]"),
         (
