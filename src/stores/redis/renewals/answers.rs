@@ -1,57 +1,35 @@
 //! Reads the replies to renewals, and finds the claims that need another round.
 
 use std::mem::take;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Value;
-use smallvec::smallvec;
 
 use super::batch::{Batch, Expected, OpenClaim, SentBatch};
 use super::{NOT_FOUND_TOGETHER, Renewals};
 use crate::ground::loss::LossCause;
-use crate::ground::{poll, time};
 use crate::store::Renewal;
 use crate::stores::redis::errors::may_be_for_one_key;
 use crate::stores::redis::replies::{cause_of, integer_at};
 use crate::stores::redis::topology::{Redirection, Topology};
 use crate::stores::redis::transport::{
-    CallError, LATENESS, lacks_eval, lacks_evalsha, lacks_script, plain,
+    CallError, LATENESS, lacks_eval, lacks_evalsha, lacks_script, plain, share,
 };
 use crate::stores::redis::wait_replicas::ReplicaAck;
 
-/// How long to wait for the rest of a reply. Meanwhile, no reply of another server is read.
-const REST_OF_A_REPLY: Duration = Duration::from_millis(2);
-
 impl Renewals<'_> {
     pub(super) fn read_all(&mut self) {
-        while !self.sent.is_empty() {
-            let count = self.sent.len();
-            let sent = self.sent.iter();
-            let sources = sent.map(|one| one.connection.connection.source());
-            let readable = match poll::wait(sources, self.deadline) {
-                Ok(readable) => readable.unwrap_or_else(|| smallvec![false; count]),
-                // The poll fails if memory is short. Without the poll, each connection is read in turn, and reading may
-                // block.
-                Err(_) => smallvec![true; count],
-            };
-            for (mut one, is_readable) in take(&mut self.sent).into_iter().zip(readable) {
-                match is_readable.then(|| self.read(&mut one)).flatten() {
-                    Some(read) => self.end(one, read),
-                    None => self.sent.push(one),
-                }
-            }
-            let is_over = time::now() >= self.deadline;
-            while let Some(late) = self.sent.pop_if(|_| is_over) {
-                let (reason, timed_out) = ("no reply in time".into(), true);
-                self.end(late, Err(CallError::NoReply { reason, timed_out }));
-            }
+        let sent = take(&mut self.sent);
+        let rest = (1..=sent.len()).rev();
+        for (mut one, rest) in sent.into_iter().zip(rest) {
+            let read = self.read(&mut one, share(self.deadline, rest));
+            self.end(one, read);
         }
     }
 
-    /// Reads the replies to a batch that have arrived so far. Returns `None` until all replies have been read.
-    fn read(&mut self, one: &mut SentBatch<'_>) -> Option<Result<(), CallError>> {
+    /// Reads the replies to a batch.
+    fn read(&mut self, one: &mut SentBatch<'_>, by: Instant) -> Result<(), CallError> {
         while let Some(expected) = one.expected.front() {
-            let by = time::now() + REST_OF_A_REPLY;
             let connection = &mut one.connection.connection;
             let reply = connection.read_deferred(by).and_then(|()| match *expected {
                 Expected::Part {
@@ -63,10 +41,9 @@ impl Renewals<'_> {
                 Expected::Nothing | Expected::Replicas(_) => connection.receive(by),
             });
             let reply = match reply {
-                Err(fault) if fault.is_timeout() => return None,
                 Ok(reply) => Ok(reply),
                 Err(CallError::Server(text)) => Err(text),
-                Err(fault) => return Some(Err(fault)),
+                Err(fault) => return Err(fault),
             };
             match (one.expected.pop_front(), reply) {
                 (Some(Expected::Part { part, .. }), Ok(reply)) => self.answered(one, part, &reply),
@@ -80,7 +57,7 @@ impl Renewals<'_> {
                 (Some(Expected::Nothing) | None, _) => {}
             }
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Reads the reply to one call of the script, a part of the batch. If the call was in time, it has renewed each claim of
