@@ -321,7 +321,7 @@ pub(crate) enum Renewal {
     Unknown(String),
 }
 
-/// Every store refuses a request with an expiry that arrives more than this time after its deadline, by this client's clock.
+/// No request with an expiry takes effect later than this after its deadline, by this client's clock.
 ///
 /// The expiry is a server time, which `clock::Offset::expiry` calculates from the deadline and a `slack`. That `slack` is
 /// this constant minus [`EXPIRY_DRIFT`], minus the longest time from the arrival of a request to its effect.

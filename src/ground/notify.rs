@@ -186,8 +186,8 @@ impl Notifier {
         parker
     }
 
-    /// Puts `parker` at the end of the queue of `channel`, until the returned registration is dropped. The parker counts
-    /// messages of this queue under the number `source`.
+    /// Puts `parker` at the end of the queue of `channel`, until the returned registration is dropped. `source` is the
+    /// number of this queue among the parker's queues.
     pub(crate) fn join(
         self: &Arc<Self>,
         source: u32,

@@ -1,6 +1,6 @@
 //! A lock that consists of other locks, its members. It is held while all members are held.
 //!
-//! A multi-lock never waits while it holds a member: a refused attempt releases the acquired members before it returns.
+//! A refused attempt first releases the acquired members. If a release fails, it is repeated in the background.
 
 mod member;
 #[cfg(test)]

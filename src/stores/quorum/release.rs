@@ -70,8 +70,8 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept` nodes may have had the hold until this release. `is_free` is true if they are a majority, and if a majority
-        // of all nodes lacks the hold now.
+        // `kept`: how many nodes may have kept the lock from others. `is_free` is true if they are a majority, and if a
+        // majority of all nodes lacks the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {

@@ -263,7 +263,7 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Called after the client has read: sends the rest of the replies. Fails if a test dropped a reply and so ended the
+    /// Called after each read: sends replies that did not fit before. Fails if a test dropped a reply and so ended the
     /// connection.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         let mut state = self.world.state.lock();

@@ -40,7 +40,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // A user without the right to EVAL may have the right to EVALSHA. After NOSCRIPT, `receive` sends the hash.
+            // A user without the right to EVAL may have the right to EVALSHA. On this NOSCRIPT, `run` sends the hash.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }

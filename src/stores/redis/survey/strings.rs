@@ -13,7 +13,7 @@ use crate::stores::redis::transport::CallError;
 /// In bytes. A longer string is not the token of a lock.
 const LONGEST_TOKEN: i64 = 256;
 
-/// A semaphore has the key `OWNERS`. A permit semaphore has the key `IDS`.
+/// The acquired permits of a semaphore are in `OWNERS`. Acquired permits with ids are in `IDS`.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const IDS: Key = Key::Suffix("timeout");
 

@@ -25,7 +25,7 @@ use crate::stores::redis::transport::tls::{Peer, Session};
 
 /// `CLIENT_SSL` in the second byte of the capability flags.
 const TLS: u8 = 0x08;
-/// The length of an SSL request packet with its header, in bytes. A login packet begins with the same bytes.
+/// The length of an SSL request packet with its header, in bytes. A login packet has the same first fields.
 const REQUEST: usize = 36;
 /// The first payload byte of a packet that ends a login: OK or ERR.
 const ACCEPTED: u8 = 0;

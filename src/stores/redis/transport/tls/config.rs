@@ -233,7 +233,7 @@ impl TlsConfig {
 pub(super) struct Shared {
     pub(super) source: TlsConfig,
     hosts: Hosts,
-    /// `None` before the first result of the provider.
+    /// `None` until a result of the provider is used.
     current: Mutex<Option<Current>>,
 }
 
