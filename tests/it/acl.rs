@@ -135,6 +135,7 @@ fn sent() -> BTreeSet<String> {
             "cmd(\"",
             "command.arg(\"",
             "ask(&[\"",
+            "text(&[\"",
             "encode(&[\"",
             "auth = vec![\"",
             "=> (\"",
