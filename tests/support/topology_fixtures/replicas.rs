@@ -88,5 +88,8 @@ impl Replicas {
         eventually(AGREEMENT, "the master knows its replicas", || {
             self.nodes[master].replicas_online() >= replicas.len()
         });
+        // A master sends its changes to a new replica only after the first acknowledgement, up to one second later.
+        self.nodes[master].replicate(replicas.len(), "new");
+        self.nodes[master].cmd(&["DEL", "support-mark:{new}"]);
     }
 }
