@@ -19,3 +19,4 @@ pub(crate) mod random;
 pub(crate) mod reply;
 pub(crate) mod sync;
 pub(crate) mod time;
+pub(crate) mod visitor_id;

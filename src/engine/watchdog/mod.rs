@@ -1,4 +1,4 @@
-//! The watchdog of one client, which renews its holds and reports their loss.
+//! The watchdog of one client, which renews its holds and reports their loss. `threads.rs` has the loops.
 //!
 //! | thread | does | waits for |
 //! |---|---|---|

@@ -5,7 +5,8 @@
 //!
 //! A new waiter sends the SUBSCRIBE for its channel itself. After a reconnect, the thread subscribes to all channels that
 //! have waiters. When a subscription is confirmed, all waiters of the channel try again, because messages before the
-//! confirmation were not received. A server that does not answer PING in time is treated as unreachable.
+//! confirmation were not received. A server that does not answer PING in time is treated as unreachable. `messages.rs` wakes
+//! waiters by `ground/notify.rs`.
 
 mod lazy_thread;
 mod messages;
