@@ -311,7 +311,9 @@ fn a_row_that_is_pinned_past_its_lease_is_refused_in_time() {
 #[test]
 fn owned_guard_transactions_run_on_any_thread_one_at_a_time() {
     let database = with_stock();
-    let client = client(&database);
+    // The acquisition inside the transaction waits for the row at the server, for up to 2 s on a quiet machine.
+    let patient = Client::builder().command_timeout(Duration::from_secs(10));
+    let client = client_with(&database, patient);
     let lock = client.lock("stock:1");
     let guard = lock.owned().unwrap();
     thread::scope(|scope| {
