@@ -24,7 +24,7 @@ pub(crate) use condition::{
 };
 pub(crate) use count::{CountOp, CountStep};
 pub use health_warning::{HealthWarning, Severity};
-pub(crate) use in_doubt::{InDoubt, resolve_each};
+pub(crate) use in_doubt::InDoubt;
 pub(crate) use subscription::{Delivery, Subscription};
 pub(crate) use survey::{
     Connected, Parts, Position, Scope, SurveyOf, TOKEN_CUT, fill_in_processes, merge_nodes,
@@ -55,11 +55,9 @@ pub(crate) trait Store: Send + Sync {
     /// Renews each hold with the lease of its claim. Returns one outcome per claim, in the order of `claims`.
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
-    /// Releases what requests with an unknown outcome may have acquired. The locks of all requests have the same
-    /// [`Store::node`]. Returns one outcome per request, in the order of `in_doubts`. `true` means that nothing is left to
-    /// release, and that the request can no longer take effect. If a request gets no reply or `deadline` passes, the
-    /// outcomes of later requests are missing.
-    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>>;
+    /// Releases what a request with an unknown outcome may have acquired. `true` means that nothing is left to release, and
+    /// that the request can no longer take effect.
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool>;
 
     /// Frees the lock, whichever client holds it. Returns whether the lock was held.
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool>;

@@ -1,7 +1,8 @@
 //! Sends releases in the background. Repeats each release until the store confirms it or the lease has ended. Some releases
 //! are for holds that a request without a reply may have acquired.
 //!
-//! Each server with open releases has a thread. So a silent server delays neither renewals nor releases at other servers.
+//! Each server with open releases has its own threads. So a silent server delays neither renewals nor releases at other
+//! servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,11 @@ use crate::ground::sync::{self, Condvar, JoinHandle, Mutex};
 use crate::ground::{events, time};
 use crate::store::{InDoubt, Store};
 
-const RELEASED_AT_ONCE: usize = 500;
+/// A server has at most this many threads. They use at most half of the 32 connections that a pool has by default.
+const MOST_THREADS: usize = 16;
+
+/// A thread is added for each further group of this many open releases.
+const RELEASES_PER_THREAD: usize = 8;
 
 pub(crate) struct Resolver {
     store: Arc<dyn Store>,
@@ -27,20 +32,38 @@ pub(crate) struct Resolver {
 
 #[derive(Default)]
 struct State {
-    /// The open releases by server.
-    open: BTreeMap<Arc<str>, Vec<OpenRelease>>,
+    servers: BTreeMap<Arc<str>, Server>,
+    /// Handles for the shutdown, also of threads that have ended since.
     threads: Vec<JoinHandle<()>>,
+    last_id: u64,
     is_closed: bool,
     /// Set by the shutdown. In a composite store, a failed release with `is_owed` is repeated until this instant.
     owed_until: Option<Instant>,
 }
 
+#[derive(Default)]
+struct Server {
+    /// The releases to attempt, in the order of their due times. The number tells apart releases that are due at once.
+    open: BTreeMap<(Instant, u64), OpenRelease>,
+    threads: usize,
+    /// After an attempt without a usable reply, no attempt begins before this instant.
+    paused_until: Option<Instant>,
+}
+
 struct OpenRelease {
     in_doubt: InDoubt,
-    due: Instant,
     backoff: Backoff,
     /// True if the shutdown must not drop this release before an attempt.
     is_owed: bool,
+}
+
+impl State {
+    fn add(&mut self, node: &Arc<str>, due: Instant, open: OpenRelease) -> &mut Server {
+        self.last_id += 1;
+        let server = self.servers.entry(Arc::clone(node)).or_default();
+        server.open.insert((due, self.last_id), open);
+        server
+    }
 }
 
 impl Resolver {
@@ -65,7 +88,6 @@ impl Resolver {
         let node = self.store.node(Some(&in_doubt.name));
         let open = OpenRelease {
             in_doubt,
-            due: time::now(),
             backoff: Backoff::default(),
             is_owed,
         };
@@ -73,15 +95,19 @@ impl Resolver {
         if state.is_closed {
             return false;
         }
-        if !state.open.contains_key(&node) {
+        let server = state.add(&node, time::now(), open);
+        let wanted = server.open.len().div_ceil(RELEASES_PER_THREAD);
+        if server.threads < wanted.min(MOST_THREADS) {
             let (resolver, at) = (Arc::clone(self), Arc::clone(&node));
-            let Ok(thread) = sync::spawn("redlatch-release", move || resolver.run(&at)) else {
+            if let Ok(thread) = sync::spawn("redlatch-release", move || resolver.run(&at)) {
+                server.threads += 1;
+                state.threads.retain(|thread| !thread.is_finished());
+                state.threads.push(thread);
+            } else if server.threads == 0 {
+                state.servers.remove(&node);
                 return false;
-            };
-            state.threads.retain(|thread| !thread.is_finished());
-            state.threads.push(thread);
+            }
         }
-        state.open.entry(node).or_default().push(open);
         drop(state);
         self.changed.notify_all();
         true
@@ -89,7 +115,7 @@ impl Resolver {
 
     pub(crate) fn open(&self) -> u64 {
         let state = self.state.lock();
-        let open = state.open.values().flatten();
+        let open = state.servers.values().flat_map(|it| it.open.values());
         let open = open.filter(|it| !it.is_owed).count();
         u64::try_from(open).unwrap_or(u64::MAX)
     }
@@ -97,67 +123,72 @@ impl Resolver {
     /// Makes each thread end after its current call and its releases with `is_owed`. Returns the threads.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
-        for open in state.open.values_mut() {
-            open.retain(|it| it.is_owed);
-            open.iter_mut().for_each(|it| it.due = time::now());
+        let now = time::now();
+        for server in state.servers.values_mut() {
+            let owed = std::mem::take(&mut server.open).into_iter();
+            let owed = owed.filter(|(_, it)| it.is_owed);
+            server.open = owed.map(|((_, id), it)| ((now, id), it)).collect();
+            server.paused_until = None;
         }
         state.is_closed = true;
-        state.owed_until = Some(time::now() + self.command_timeout);
+        state.owed_until = Some(now + self.command_timeout);
         self.changed.notify_all();
         std::mem::take(&mut state.threads)
     }
 
     fn run(&self, node: &Arc<str>) {
-        while let Some(mut batch) = self.next(node) {
+        while let Some(mut open) = self.next(node) {
             let deadline = time::now() + self.command_timeout;
-            let mut in_doubts: Vec<&mut InDoubt> =
-                batch.iter_mut().map(|it| &mut it.in_doubt).collect();
-            let resolve = || self.store.resolve(&mut in_doubts, deadline);
-            let mut outcomes = self.client.request("clear", resolve).into_iter();
-            let mut is_silent = false;
-            let mut state = self.state.lock();
-            for mut open in batch {
-                let outcome = outcomes.next();
-                let was_asked = outcome.is_some();
-                let is_over = state.owed_until.is_some_and(|until| time::now() >= until);
-                open.is_owed &= !was_asked || self.store.facts().is_composite && !is_over;
-                match outcome {
-                    Some(Ok(true)) => continue,
-                    Some(Err(error)) => {
-                        events::not_settled(&open.in_doubt.name, &error);
-                        is_silent |= error.may_pass();
-                    }
-                    Some(Ok(false)) | None => {}
-                }
-                // A release that was not attempted stays due, unless an earlier release of the batch got no reply.
-                if was_asked || is_silent {
-                    open.due = time::now() + open.backoff.next();
-                }
-                if !state.is_closed || open.is_owed {
-                    state.open.entry(Arc::clone(node)).or_default().push(open);
-                }
+            let resolve = || self.store.resolve(&mut open.in_doubt, deadline);
+            let outcome = self.client.request("clear", resolve);
+            if matches!(outcome, Ok(true)) {
+                continue;
             }
-            if state.is_closed && is_silent {
+            if let Err(error) = &outcome {
+                events::not_settled(&open.in_doubt.name, error);
+            }
+            let mut state = self.state.lock();
+            let is_over = state.owed_until.is_some_and(|until| time::now() >= until);
+            open.is_owed &= self.store.facts().is_composite && !is_over;
+            let due = time::now() + open.backoff.next();
+            let is_silent = outcome.is_err_and(|error| error.may_pass());
+            if is_silent && state.is_closed {
+                state.servers.remove(node);
                 return;
+            }
+            if !state.is_closed || open.is_owed {
+                let server = state.add(node, due, open);
+                if is_silent {
+                    server.paused_until = Some(due);
+                }
             }
         }
     }
 
-    fn next(&self, node: &Arc<str>) -> Option<Vec<OpenRelease>> {
+    /// Waits for the next due release. Returns `None` if this thread is no longer needed.
+    fn next(&self, node: &Arc<str>) -> Option<OpenRelease> {
         let mut state = self.state.lock();
         loop {
-            let open = state.open.get_mut(node)?;
-            let (moment, now) = (BootInstant::now(), time::now());
-            open.retain(|it| moment < it.in_doubt.ends);
-            let Some(next) = open.iter().map(|it| it.due).min() else {
-                state.open.remove(node);
+            let server = state.servers.get_mut(node)?;
+            let others = server.threads.saturating_sub(1);
+            if server.open.len() <= others * RELEASES_PER_THREAD {
+                server.threads = others;
+                if others == 0 {
+                    state.servers.remove(node);
+                }
                 return None;
-            };
-            if next <= now {
-                let due = open.extract_if(.., |it| it.due <= now);
-                return Some(due.take(RELEASED_AT_ONCE).collect());
             }
-            state = self.changed.wait(state, Some(next));
+            let first = server.open.first_entry()?;
+            let (due, _) = *first.key();
+            let due = server.paused_until.map_or(due, |until| due.max(until));
+            if due > time::now() {
+                state = self.changed.wait(state, Some(due));
+                continue;
+            }
+            let open = first.remove();
+            if BootInstant::now() < open.in_doubt.ends {
+                return Some(open);
+            }
         }
     }
 }

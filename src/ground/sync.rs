@@ -63,22 +63,6 @@ pub(crate) fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// Runs each job in a thread of its own. The result of a job is `None` if its thread could not be started or panicked.
-pub(crate) fn run_at_once<T: Send>(
-    name: &str,
-    jobs: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
-) -> Vec<Option<T>> {
-    thread::scope(|scope| {
-        let start = |job| {
-            let named = thread::Builder::new().name(name.to_owned());
-            named.spawn_scoped(scope, job).ok()
-        };
-        let started: Vec<_> = jobs.into_iter().map(start).collect();
-        let joined = started.into_iter().map(|thread| thread?.join().ok());
-        joined.collect()
-    })
-}
-
 pub(crate) fn sleep(span: Duration) {
     thread::sleep(span);
 }

@@ -1,19 +1,14 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::ground::claim::{Claim, Kind, LockId, VisitorId};
 use crate::ground::clock::BootInstant;
-use crate::ground::error::{Error, Result};
-use crate::ground::{sync, time};
 use crate::store::condition::{CONDITION_ENTRY_LIFE, EntryInDoubt};
 
 /// The longest time assumed between the sending and the arrival of a request. In the store, a lease begins at the arrival.
 const LONGEST_WAY: Duration = Duration::from_secs(30);
-
-/// How many requests [`resolve_each`] resolves at the same time.
-const RESOLVED_AT_ONCE: usize = 8;
 
 /// A request whose outcome is unknown. It may already have written the id `visitor` to the store, or can still write it.
 #[derive(Debug, Clone)]
@@ -109,74 +104,5 @@ impl InDoubt {
     pub(crate) fn not_after(&self, node: usize) -> Option<i64> {
         let listed = self.not_after.get(node).or(self.not_after.last());
         listed.copied().unwrap_or(Some(0))
-    }
-}
-
-/// Calls `resolve` for a few requests at the same time, until a request gets no reply or `deadline` passes. One call at a
-/// time could not keep pace with a client that unlocks in the background.
-pub(crate) fn resolve_each(
-    in_doubts: &mut [&mut InDoubt],
-    deadline: Instant,
-    resolve: &(impl Fn(&mut InDoubt) -> Result<bool> + Sync),
-) -> Vec<Result<bool>> {
-    let (mut outcomes, mut is_silent) = (Vec::with_capacity(in_doubts.len()), false);
-    for part in in_doubts.chunks_mut(RESOLVED_AT_ONCE) {
-        let jobs = part.iter_mut().map(|it| move || resolve(it));
-        let told = sync::run_at_once("redlatch-release", jobs);
-        for (it, outcome) in part.iter_mut().zip(told) {
-            // The thread could not be started, or panicked.
-            let outcome = outcome.unwrap_or_else(|| resolve(it));
-            // In MySQL, `Unavailable` can mean that a transaction has locked the lock's row. Other releases can still succeed.
-            let is_locked = matches!(&outcome, Err(Error::Unavailable { .. }));
-            is_silent |= matches!(&outcome, Err(error) if error.may_pass() && !is_locked);
-            outcomes.push(outcome);
-        }
-        if is_silent || time::now() >= deadline {
-            break;
-        }
-    }
-    outcomes
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    /// Returns how many of 20 requests are sent if the first one fails.
-    fn asked(error: &Error) -> usize {
-        let in_doubt = InDoubt::of(
-            Kind::Reentrant,
-            &"a".into(),
-            &VisitorId::of_field("me"),
-            LONGEST_WAY,
-        );
-        let mut in_doubts = vec![in_doubt; 20];
-        let asked = AtomicUsize::new(0);
-        let resolve = |_: &mut InDoubt| match asked.fetch_add(1, Ordering::Relaxed) {
-            0 => Err(error.clone()),
-            _ => Ok(true),
-        };
-        let deadline = time::now() + LONGEST_WAY;
-        resolve_each(
-            &mut in_doubts.iter_mut().collect::<Vec<_>>(),
-            deadline,
-            &resolve,
-        );
-        asked.into_inner()
-    }
-
-    #[test]
-    fn a_locked_row_delays_no_other_release_but_a_silent_server_does() {
-        let (lock, node, reason) = (Arc::from("a"), Arc::from("db"), String::from("text"));
-        let silent = Error::Unreachable {
-            lock: Arc::clone(&lock),
-            node: Arc::clone(&node),
-            reason: reason.clone(),
-            source: None,
-        };
-        assert_eq!(asked(&silent), RESOLVED_AT_ONCE);
-        assert_eq!(asked(&Error::Unavailable { lock, node, reason }), 20);
     }
 }

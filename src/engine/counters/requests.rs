@@ -51,12 +51,6 @@ impl<T: Answer> Answer for Result<T> {
     }
 }
 
-impl Answer for Vec<Result<bool>> {
-    fn ends(&self, note: &mut dyn FnMut(&'static str)) {
-        self.iter().for_each(|it| it.ends(note));
-    }
-}
-
 impl Answer for Vec<Renewal> {
     fn ends(&self, note: &mut dyn FnMut(&'static str)) {
         for renewal in self {

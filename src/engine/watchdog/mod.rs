@@ -207,9 +207,9 @@ impl Watchdog {
         if self.resolver.queue(place.clone(), true) {
             return;
         }
-        let resolve = || self.store.resolve(&mut [&mut place], deadline);
-        if let Some(Err(error)) = self.client.request("clear", resolve).last() {
-            events::not_settled(&place.name, error);
+        let resolve = || self.store.resolve(&mut place, deadline);
+        if let Err(error) = self.client.request("clear", resolve) {
+            events::not_settled(&place.name, &error);
         }
     }
 

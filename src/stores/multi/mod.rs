@@ -16,7 +16,7 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::Parker;
 use crate::store::{
     Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo, Outcome, Position,
-    Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf, resolve_each,
+    Refusal, Released, Renewal, Store, StoreEntry, Subscription, SurveyOf,
 };
 use crate::stores::share;
 
@@ -140,8 +140,7 @@ impl MultiStore {
             };
             // If a member returns an error, the engine calls `resolve` again later.
             let by = share(deadline, index + 1);
-            let resolved = member.store.resolve(&mut [&mut part], by).pop();
-            if matches!(resolved, Some(Ok(true))) {
+            if matches!(member.store.resolve(&mut part, by), Ok(true)) {
                 in_doubt.set(index, None);
             }
         }
@@ -300,8 +299,8 @@ impl Store for MultiStore {
         }
     }
 
-    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        resolve_each(in_doubts, deadline, &|it| Ok(self.settle(it, deadline)))
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
+        Ok(self.settle(in_doubt, deadline))
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

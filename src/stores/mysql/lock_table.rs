@@ -15,7 +15,7 @@ use crate::ground::clock::BootInstant;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::LossCause;
 use crate::ground::time;
-use crate::store::{Granted, LockInfo, Outcome, Refusal, Released};
+use crate::store::{Granted, LockInfo, Outcome, Refusal, Released, Store};
 
 /// How often a request is repeated if the server refuses it as late, because the known clock offset is stale.
 const CORRECTIONS: u32 = 3;
@@ -200,7 +200,7 @@ impl MySql {
         match outcome {
             Ok((0, _)) => {
                 // A proxy removed `LAST_INSERT_ID` from the reply. The lock may have been granted, so it is released.
-                self.resolve_one(&mut claim.in_doubt(0), deadline)?;
+                self.resolve(&mut claim.in_doubt(0), deadline)?;
                 let reason = "the reply has no LAST_INSERT_ID; connect without a proxy, or with one that does not \
                     change replies";
                 Err(self.error_of_users(&claim.name, CallError::Usage(reason.to_owned())))

@@ -35,7 +35,7 @@ use crate::ground::time;
 use crate::store::{
     ConnectionStats, Delivery, Facts, Granted, HealthWarning, Holding, InDoubt, Left, LockInfo,
     LockKind, Outcome, Position, Refusal, Released, Renewal, Store, StoreEntry, Subscription,
-    SurveyOf, resolve_each,
+    SurveyOf,
 };
 use crate::stores::redis::Settings;
 
@@ -151,20 +151,6 @@ impl MySql {
     ) -> Error {
         Error::unknown(lock, Arc::clone(self.node()), operation, visitor, reason)
     }
-
-    /// Releases the row of a hold that may have been granted. Returns whether the grant can no longer take effect.
-    fn resolve_one(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
-        let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
-            let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
-            connection.execute(&self.statements.release, params, deadline)?;
-            match in_doubt.not_after(0) {
-                // Until this server time, a late copy of the request may still be granted.
-                Some(at) if at > 0 => Ok(connection.read_time()? / 1000 > at),
-                _ => Ok(true),
-            }
-        });
-        outcome.map_err(|error| self.lock_error(&in_doubt.name, error))
-    }
 }
 
 impl Store for MySql {
@@ -222,8 +208,17 @@ impl Store for MySql {
         outcomes
     }
 
-    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        resolve_each(in_doubts, deadline, &|it| self.resolve_one(it, deadline))
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
+        let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
+            let params = params! { "r" => &*in_doubt.name, "o" => in_doubt.visitor.as_str() };
+            connection.execute(&self.statements.release, params, deadline)?;
+            match in_doubt.not_after(0) {
+                // Until this server time, a late copy of the request may still be granted.
+                Some(at) if at > 0 => Ok(connection.read_time()? / 1000 > at),
+                _ => Ok(true),
+            }
+        });
+        outcome.map_err(|error| self.lock_error(&in_doubt.name, error))
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

@@ -189,8 +189,9 @@ impl Store for Quorum {
         self.renew_by_majority(claims, deadline)
     }
 
-    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        self.resolve_everywhere(in_doubts, deadline)
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
+        self.forget(in_doubt);
+        Ok(self.settle(in_doubt, self.settings.max_lease, deadline))
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

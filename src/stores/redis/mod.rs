@@ -47,6 +47,7 @@ use crate::store::{
 
 use calls::{
     Acquire, Condition, Count, ForceRelease, HandOff, Inspect, Operation, Release, ReleaseLevel,
+    Resolve,
 };
 use fences::Fences;
 pub(crate) use kinds::flaw;
@@ -110,8 +111,8 @@ impl Store for Redis {
         renewals.finish()
     }
 
-    fn resolve(&self, in_doubts: &mut [&mut InDoubt], deadline: Instant) -> Vec<Result<bool>> {
-        self.resolve_all(in_doubts, deadline)
+    fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool> {
+        Resolve(&*in_doubt).run(self, deadline)
     }
 
     fn force_release(&self, lock: &LockId, deadline: Instant) -> Result<bool> {

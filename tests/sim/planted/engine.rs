@@ -100,8 +100,8 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "what is owed at the end is dropped",
         file: "engine/background_release.rs",
-        find: "open.retain(|it| it.is_owed);",
-        replace: "open.retain(|it| it.is_owed && !PLANTED);",
+        find: "owed.filter(|(_, it)| it.is_owed)",
+        replace: "owed.filter(|(_, it)| it.is_owed && !PLANTED)",
     },
     // The calling thread waits for a server that may be silent.
     Bug {
@@ -114,7 +114,7 @@ pub(super) const BUGS: &[Bug] = &[
         let mut in_doubt = in_doubt;
         if PLANTED {
             let deadline = time::now() + self.command_timeout;
-            drop(self.store.resolve(&mut [&mut in_doubt], deadline));
+            drop(self.store.resolve(&mut in_doubt, deadline));
         }
         self.resolver.queue(in_doubt, false);
     }",

@@ -158,8 +158,6 @@ pub(crate) fn spawn<T: Send + 'static>(
     scheduler::spawn(name, None, run)
 }
 
-pub(crate) use redlatch_world::scheduler::run_at_once;
-
 pub(crate) fn sleep(span: Duration) {
     scheduler::sleep_until(time::moment(time::now() + span));
 }

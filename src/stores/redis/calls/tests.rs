@@ -19,9 +19,6 @@ mod withdrawals;
 /// A server time in the past, in ms.
 const THEN: i64 = 1_700_000_000_000;
 
-/// A server time far in the future, in ms.
-const FAR: i64 = 9_000_000_000_000;
-
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -25,7 +25,7 @@ pub use processes::{
     add_process, is_killed, kill, lag, local_now, now, of_local, on_clock_of, pause, process,
     since_boot, suspend,
 };
-pub use threads::{JoinHandle, run_at_once, spawn};
+pub use threads::{JoinHandle, spawn};
 pub use turns::{Wake, block, is_world, on_stuck, sleep_until, step, wake_all, wake_one};
 
 /// Nanoseconds since the beginning of the world.

@@ -110,32 +110,3 @@ pub fn spawn<T: Send + 'static>(
     step();
     Ok(JoinHandle { index, thread })
 }
-
-/// Runs each job in a thread of its own, like `run_at_once` of the library's `sync`.
-pub fn run_at_once<T: Send>(
-    name: &str,
-    jobs: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
-) -> Vec<Option<T>> {
-    thread::scope(|scope| {
-        let started = jobs.into_iter().map(|job| {
-            let (index, turn, seed) = register(name, None);
-            let run = move || {
-                enter(index, &turn, seed);
-                job()
-            };
-            let builder = thread::Builder::new()
-                .name(name.to_owned())
-                .stack_size(STACK);
-            let thread = builder.spawn_scoped(scope, run).ok()?;
-            core().task(index).thread = Some(thread.thread().clone());
-            Some((index, thread))
-        });
-        let started: Vec<_> = started.collect();
-        let joined = started.into_iter().map(|started| {
-            let (index, thread) = started?;
-            wait_for_end(index, None);
-            thread.join().ok()
-        });
-        joined.collect()
-    })
-}
