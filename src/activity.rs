@@ -33,7 +33,7 @@ pub struct Activity {
     pub holds: Vec<ActiveHold>,
     /// The calls that have waited longest.
     pub waits: Vec<ActiveWait>,
-    /// The number of holds and waiters that may remain in the store after a fault, until a background thread removes them.
+    /// The number of holds and queue entries that a background thread tries to remove from the store after a fault.
     pub doubts: u64,
     /// The connections.
     pub connections: ConnectionStats,

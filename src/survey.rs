@@ -42,14 +42,14 @@ impl Locks {
         }
     }
 
-    /// Includes the locks of [`Client::token_lock`]. Tokens look like any other text. So the iterator returns every string
-    /// of at most 256 bytes that has a TTL. Defaults to off.
+    /// Includes the locks of [`Client::token_lock`]. Tokens look like any other text. So the iterator returns every
+    /// string of 1 to 256 bytes with a TTL, except auxiliary keys of locks. Defaults to off.
     pub fn with_tokens(mut self) -> Locks {
         self.scope.has_tokens = true;
         self
     }
 
-    /// Includes semaphores and latches: the iterator returns every string that is a number. Defaults to off.
+    /// Includes semaphores and latches: the iterator returns every string that is an integer. Defaults to off.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self
@@ -95,10 +95,10 @@ impl Client {
     /// Returns an iterator over the held locks whose names begin with the client's key prefix, followed by `prefix`. Locks
     /// that Redisson holds are included.
     ///
-    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL counts as a lock if
-    /// each of its fields has the form of a hold. At most 64 holds of a lock are returned. In a database the client reads
-    /// the lock table. [`Locks::with_counters`] includes semaphores and latches, and [`Locks::with_tokens`] includes token
-    /// locks. `docs/rights.md` of the repository lists the rights that the user needs.
+    /// In Redis each master is scanned (`SCAN` with a `COUNT` of 512, never `KEYS`). A hash with a TTL counts as a lock
+    /// if it has the field of one hold, or the fields of a read-write lock. At most 64 holds of a lock are returned. In
+    /// a database the client reads the lock table. [`Locks::with_counters`] includes semaphores and latches.
+    /// [`Locks::with_tokens`] includes token locks. `docs/rights.md` of the repository lists the needed rights.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::{sync, time};
 
-/// Growing pauses between attempts. Random parts prevent clients from attempting at the same times.
+/// Growing pauses between attempts. The lengths are partly random, so that clients do not attempt at the same time.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,

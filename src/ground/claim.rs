@@ -94,14 +94,14 @@ impl Kind {
     }
 }
 
-/// The form of a lock in a store. Two locks with the same form and name exclude each other, even if their kinds differ.
+/// The form of a lock in a store. Two locks with the same form and name are one lock, even if their kinds differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A hash with the holder and its hold count.
     Hash,
     /// A string that contains the id of the holder.
     Text,
-    /// A shared number, changed by `RedisOperations::count`.
+    /// A shared number: the count of a latch, or the free permits of a semaphore.
     Number,
     /// A hash with the readers and the writer, and their hold counts.
     ReadWrite,
@@ -119,9 +119,9 @@ pub(crate) struct Side {
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// For a member of a multi-lock: makes the id of its hold from the id of the multi-lock's hold and the member's index.
-    /// Token locks get different tokens. If two members were the same lock and had equal tokens, the store would treat the
-    /// second request as a repetition of the first.
+    /// Makes the id of the hold of a multi-lock's member, from the id of the multi-lock's hold and the member's index.
+    /// Each member that is a token lock gets its own token. If two members were the same lock and had equal tokens, the
+    /// store would treat the second request as a repetition of the first.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,
     pub(crate) is_reentrant: bool,
     /// A hold belongs to the thread that acquired it. A thread can have only one hold of the lock.
@@ -138,7 +138,7 @@ pub(crate) struct Rules {
     pub(crate) restores_lifetime: bool,
     pub(crate) of_permits: fn(&VisitorId, u32) -> VisitorId,
     pub(crate) most_permits: u32,
-    /// Each permit has an id. A permit can stay acquired after its Rust value is dropped, and can have no lease.
+    /// Each permit has an id. A permit can stay acquired after its Rust value is dropped, and may never expire.
     pub(crate) has_ids: bool,
     pub(crate) is_fenced: bool,
     /// Why this kind has no condition variables; `None` if it has them.
@@ -180,7 +180,7 @@ impl Rules {
         ..Rules::PLAIN
     };
 
-    /// Whether each waiter has its own entry in a queue of the store, and receives its own messages.
+    /// Whether each waiter has its own entry in a queue of the store.
     pub(crate) fn waits_in_store(&self) -> bool {
         self.places_in_store && !self.queues_locally
     }
@@ -225,8 +225,8 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// The lease of all levels of the hold. For the client, the lease begins when the client sends the request. In a
-    /// release, `lease` is the longest time for which the hold can stay in the store if the release never arrives.
+    /// The lease that the request sets for the hold. For the client, the lease begins when it sends the request. In a
+    /// full release, `lease` is the longest time for which the hold can stay in the store without this release.
     pub(crate) lease: Duration,
     pub(crate) is_renewed: bool,
     /// The thread's hold of the other side of the read-write lock, if any.
@@ -250,7 +250,7 @@ impl Claim {
     }
 }
 
-/// A waiter with a queue entry in the store must send an attempt at least this often. Otherwise it counts as dead.
+/// In a read-write lock, a waiter without an attempt for this long counts as dead. Fair locks have other limits.
 pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 
 /// How an attempt uses the queue in the store, if the kind of lock has such a queue.

@@ -1,7 +1,7 @@
-//! The clock that measures the validity of holds. It continues while the machine is suspended.
+//! The clock that measures the validity of holds. On Linux, this clock continues while the machine is suspended.
 //!
-//! On Linux, `std::time::Instant` stops while the machine is suspended (rust-lang/rust#79462). A hold measured with
-//! `Instant` would be valid after a suspend of an hour, although its key has expired. `Instant` times only calls and sleeps.
+//! `std::time::Instant` stops while the machine is suspended (rust-lang/rust#79462). A hold measured with `Instant`
+//! would be valid after a suspend of an hour, although its key has expired. `Instant` measures calls and sleeps only.
 
 use std::num::NonZeroU64;
 use std::ops::Add;
@@ -197,8 +197,8 @@ impl Timeline {
         self.ahead() != now.ahead
     }
 
-    /// Moves the deadline `fixed` earlier by as much as a test has advanced the clock since `fixed` was calculated. `ahead`
-    /// is the advance at the time of that calculation.
+    /// Moves the deadline `fixed` earlier if a test has advanced the clock since `fixed` was calculated. `ahead` is how
+    /// far the clock had been advanced when `fixed` was calculated.
     pub(crate) fn instant_of(&self, fixed: Instant, ahead: Duration) -> Instant {
         let moved = self.ahead().saturating_sub(ahead);
         if moved.is_zero() {

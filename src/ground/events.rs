@@ -1,5 +1,5 @@
-//! The events and spans of the feature `tracing`, with the target `redlatch`. Each wait and each hold has a span. Without
-//! the feature, these functions do nothing.
+//! The events and spans of the feature `tracing`, with the target `redlatch`. Each acquisition, each wait for a latch
+//! and each hold has a span. Without the feature, these functions do nothing.
 //!
 //! A `tracing` subscriber is user code, so its panics are caught.
 
@@ -70,7 +70,7 @@ pub(crate) struct WaitOutcome<'a> {
     pub(crate) outcome: &'static str,
     pub(crate) began: Instant,
     pub(crate) attempts: u32,
-    /// The id of the hold because of which the store first refused the lock, if the store returns this id.
+    /// The id of the hold that caused the first refusal, if the store returned this id.
     pub(crate) holder: Option<&'a str>,
     pub(crate) visitor: Option<&'a str>,
 }

@@ -161,7 +161,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Calls `add` with each script argument. For a command, these are its number of words, followed by its words.
+    /// Calls `add` with each script argument. A command becomes the number of its words, then its name and arguments.
     pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
         match self {
             Work::Commands(batch) => {

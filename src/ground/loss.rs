@@ -7,7 +7,7 @@ use crate::ground::claim::VisitorId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The store no longer contains the hold. The hold expired, or was flushed, evicted, deleted or force-unlocked.
+    /// The store no longer contains the hold: it expired, was deleted, evicted, force-unlocked or lost by the server.
     Gone,
     /// The store contains another hold of the lock, with this id. A long id is shortened. Control characters are escaped.
     HeldBy(String),
@@ -15,7 +15,7 @@ pub enum LossCause {
     /// this process was paused.
     #[non_exhaustive]
     Unreachable {
-        /// The outcome of the last renewal.
+        /// The outcome of the last renewal, and whether this process may have been paused.
         reason: String,
     },
     /// The fixed lease has ended.

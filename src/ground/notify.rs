@@ -1,8 +1,8 @@
 //! Wakes the waiters of a channel when messages arrive. A message can give permits to waiters. A permit allows a waiter
 //! one attempt to acquire the lock.
 //!
-//! The waiters of a channel get permits in the order in which they joined. A waiter has at most one permit. A waiter that
-//! leaves with an unused permit passes the permit to the next waiter, so no wake-up is lost.
+//! The waiters of a channel get permits in the order in which they joined. A waiter has at most one permit. If a waiter
+//! leaves with an unused permit, the first waiter without a permit gets it. So no wake-up is lost.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -24,8 +24,8 @@ pub(crate) enum Wake {
     Closed,
 }
 
-/// A waiter can listen to several message sources (channels and nodes), which it numbers. Sources with this number or a
-/// larger one share a bit of `notified_by`.
+/// A waiter can listen to several message sources, and numbers them. A source is a channel at one node. Sources with
+/// this number or a larger number share a bit of `notified_by`.
 const LAST_SOURCE: u32 = 63;
 
 #[derive(Debug, Default)]
@@ -38,16 +38,16 @@ pub(crate) struct Parker {
 struct Parked {
     /// The permit: [`Wake::Permit`] or [`Wake::Look`].
     permit: Option<Wake>,
-    /// One bit for each source that has sent a message since the last permit.
+    /// One bit for each source that has sent a message since messages last gave a permit.
     notified_by: u64,
-    /// The waiter gets a permit from a group only after messages from several of its sources. One message from a source
-    /// outside of all groups gives a permit.
+    /// A source in a group gives a permit only together with other sources of the group. A source outside of all groups
+    /// gives a permit with one message.
     groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,
 }
 
-/// Each bit of `sources` is one message source. The waiter gets a permit after `needed` of them have sent a message.
+/// Each bit of `sources` is one message source. The waiter gets a permit after `needed` sources have sent a message.
 #[derive(Debug)]
 struct SourceGroup {
     sources: u64,
@@ -234,8 +234,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// The number of waiters of `channel` that wait for several locks at once. Such waiters are not in the client's wait
-    /// queue for the lock of `channel`.
+    /// The number of waiters of `channel` with a source number above 0. Such a waiter waits for a multi-lock or a
+    /// Redlock. So it is not in the client's wait queue for the lock of `channel`.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
@@ -291,7 +291,7 @@ impl Drop for Registration {
         let mut inner = self.notifier.inner.lock();
         if let Some(queue) = inner.queues.get_mut(&self.channel) {
             queue.retain(|waiter| !Arc::ptr_eq(&waiter.parker, &self.parker));
-            // `hand_out` needs the mutex that is locked here, so no message can give a permit after this line.
+            // The waiter has left the queue, so no message of this channel can give it a permit after this line.
             let unspent = self.parker.take_permit().or(self.owes);
             if let Some(permit) = unspent {
                 queue.iter().any(|waiter| waiter.parker.pass(permit));

@@ -48,9 +48,9 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
     }
 }
 
-/// Something that happened to the locks of a client.
+/// An event of a client's locks, requests or connections.
 ///
-/// `docs/observability.md` lists the values of `via`, `outcome`, `end`, `operation` and `result`.
+/// `docs/observability.md` explains the values of `via`, `outcome`, `end`, `operation` and `result`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -98,8 +98,7 @@ pub enum Event<'a> {
         /// `unlocked` or `lost`.
         end: &'static str,
     },
-    /// A hold was lost. This event is sent at most once for each hold, when the
-    /// [`Builder::on_lost`](crate::Builder::on_lost) hook is called.
+    /// A hold was lost. Each hold sends this event at most once; see [`Builder::on_lost`](crate::Builder::on_lost).
     #[non_exhaustive]
     Lost {
         /// The class of the lock.
@@ -112,7 +111,8 @@ pub enum Event<'a> {
     Request {
         /// The name of the operation.
         operation: &'static str,
-        /// The result of the request. If the request concerned several holds, this is the result for the first hold.
+        /// `ok`, `refused`, `gone`, `unknown`, `unreachable`, `unavailable`, `denied` or `failed`. If the request
+        /// concerned several holds, this is the result for the first hold.
         result: &'static str,
         /// The duration of the request, including connecting and repetitions.
         took: Duration,
@@ -138,7 +138,7 @@ pub enum Event<'a> {
         thread: u64,
         /// The time waited so far.
         waited: Duration,
-        /// The id of the hold because of which the store last refused the lock, if the store returns this id.
+        /// The id of the hold that caused the last refusal, if the store returned this id.
         holder: Option<&'a str>,
         /// The number of other threads of this client that wait for the lock.
         others: usize,

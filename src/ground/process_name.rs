@@ -2,7 +2,7 @@
 
 use crate::ground::host::pid_at_host;
 
-/// Returns `redlatch:UUID:PID@HOST`, the name of a client's connections.
+/// Returns `redlatch:UUID:PID@HOST`, the default name of a client's connections.
 pub(crate) fn of_client(client: &str) -> String {
     format!("redlatch:{client}:{}", pid_at_host())
 }

@@ -12,8 +12,8 @@ use crate::ground::time;
 pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::thread::JoinHandle;
 
-/// The mutex of the library. A panic does not poison the mutex, which is safe because no user code runs while the mutex is
-/// locked.
+/// The mutex of the library. A panic does not poison the mutex. Only user code may panic, and no user code runs while
+/// the mutex is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 

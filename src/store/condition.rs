@@ -17,13 +17,13 @@ pub(crate) struct ConditionOp<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConditionStep<'a> {
-    /// The waiter joins the end of the condition's queue, if the store has the waiter's hold, which has this id.
+    /// If the store has the waiter's hold with this id, the waiter joins the end of the condition's queue.
     Enlist(&'a VisitorId),
     /// The waiter queries whether its queue entry was signalled. If not, the store extends the life of the entry.
     Look,
     /// The waiter leaves the queue, unless its entry was signalled.
     Leave,
-    /// If the store has the signaller's hold, it signals at most this number of waiters, the longest waiting first.
+    /// If the store has the signaller's hold, the store signals at most this number of waiters, in order of joining.
     Signal(u32),
 }
 
@@ -52,6 +52,6 @@ pub(crate) enum ConditionAnswer {
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
-    /// Whether the waiter may have been signalled. If so, and its entry is not in the queue, another waiter gets the signal.
+    /// Whether the waiter may have been notified of a signal. If so and its entry is gone, another waiter is signalled.
     pub(crate) was_told: bool,
 }

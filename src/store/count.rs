@@ -27,7 +27,7 @@ impl CountOp<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountStep {
-    /// Returns the count, which includes permits with expired leases; 0 if no count exists.
+    /// Returns the count; 0 if no count exists. Permits whose leases have expired count as free.
     Get,
     /// If no count exists, sets the count and an optional TTL. Returns 1, or 0 if a count exists.
     SetIfMissing(u32, Option<Duration>),
@@ -37,7 +37,7 @@ pub(crate) enum CountStep {
     Add(i64),
     /// Adds a number to an existing count. Returns 1, or 0 if no count exists.
     AddIfThere(i64),
-    /// Sets the count to 0. Returns the former count, which includes permits with expired leases.
+    /// Sets the count to 0. Returns the former count. Permits whose leases have expired count as free.
     Drain,
     /// The holder with the id `CountOp::request` gives up its permits, which stay acquired. Returns 1, or 0 if it had none.
     Forget,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 pub struct HealthWarning {
     /// The name of the server.
     pub node: Arc<str>,
-    /// The subject of the finding: `reachable`, `connection`, `version`, `role`, `rights`, `eviction`, `persistence`,
-    /// `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database `lock-table`. These
-    /// texts stay the same in later versions.
+    /// The subject of the finding: `reachable`, `connection`, `version`, `role`, `state`, `rights`, `eviction`,
+    /// `persistence`, `replicas`, `cluster-state`, `sentinel-quorum`, `redlock-nodes`, `certificate`, or for a database
+    /// `lock-table`. These texts stay the same in later versions.
     pub code: &'static str,
     /// The severity.
     pub severity: Severity,

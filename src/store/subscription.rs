@@ -31,7 +31,7 @@ pub(crate) struct Subscription {
     /// drop of `keep` ends the delivery of messages.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
-    /// The number of nodes that send messages to this subscription. The parker numbers each of them.
+    /// How many source numbers of the parker this subscription uses, see `ground/notify.rs`.
     pub(crate) sources: u32,
     /// The longest random pause between a message and the next attempt. It prevents all waiters from attempting at once.
     pub(crate) jitter: Duration,

@@ -8,8 +8,8 @@ use crate::ground::claim::{Kind, LockId};
 /// The kind of a lock, as far as the store records it.
 ///
 /// In Redis, a [`lock`](crate::Client::lock) and a [`spin_lock`](crate::Client::spin_lock) are the same lock. Two other
-/// locks are reported as [`LockKind::Reentrant`]: a [`fair_lock`](crate::Client::fair_lock) without waiters, and a fenced
-/// lock that never had a fencing token.
+/// locks are reported as [`LockKind::Reentrant`]: a [`fair_lock`](crate::Client::fair_lock) without waiters, and a
+/// fenced lock whose counter of fencing tokens does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -27,7 +27,7 @@ pub enum LockKind {
     Token,
     /// A [`Client::semaphore`](crate::Client::semaphore) whose permits a client of this library holds.
     Semaphore,
-    /// A [`Client::permit_semaphore`](crate::Client::permit_semaphore).
+    /// A [`Client::permit_semaphore`](crate::Client::permit_semaphore) with acquired permits.
     PermitSemaphore,
     /// A [`Client::latch`](crate::Client::latch), or a semaphore without holders. The store has only a number for both.
     Counter,
@@ -79,7 +79,7 @@ pub struct Holder {
     /// characters, `…` and a short hash of the whole token. The rest is hidden, because everyone who knows the token can
     /// free the lock.
     pub visitor: String,
-    /// The uuid of the client; `None` for a token lock.
+    /// The uuid of the client; `None` for a token lock, or if the id of the hold has no uuid.
     pub client: Option<String>,
     /// The number of the holding thread, or of the [`OwnedGuard`](crate::OwnedGuard).
     pub thread: Option<u64>,
@@ -87,7 +87,7 @@ pub struct Holder {
     pub hold: Option<u64>,
     /// The hold count.
     pub count: u32,
-    /// The library of the holder: `redlatch`, `Redisson`, or `unknown` for a token.
+    /// The library of the holder: `redlatch`, `Redisson`, or `unknown` if the id of the hold has no uuid.
     pub by: &'static str,
     /// The address of a connection of the client, as the server sees it.
     pub address: Option<String>,
@@ -115,8 +115,8 @@ pub struct LockInfo {
     pub holders: Vec<Holder>,
     /// The remaining life of the lock if nothing renews it; `None` if the lock is free or has no end.
     pub expires: Option<Duration>,
-    /// The number of processes that are subscribed to the unlock messages of the lock; `None` if unknown. A process stays
-    /// subscribed for up to 2 s after its last wait.
+    /// The number of clients that are subscribed to the unlock messages of the lock; `None` if unknown. A client stays
+    /// subscribed for a few seconds after its last wait.
     pub listening: Option<u32>,
     /// The last fencing token that was issued, if the lock has fencing tokens.
     pub fence: Option<u64>,
@@ -174,8 +174,8 @@ pub(crate) fn shown_token(token: &str) -> String {
 }
 
 impl Holder {
-    /// Returns whether `id` is the full id of this hold. If [`Holder::visitor`] is a token's beginning and hash, `id` is
-    /// shortened likewise.
+    /// Returns whether `id` is the id of this hold. If [`Holder::visitor`] shows only a part of a token, `id` may be
+    /// the whole token or the shown part.
     pub fn is_visitor(&self, id: &str) -> bool {
         self.visitor == id || self.visitor == shown_token(id)
     }

@@ -8,7 +8,7 @@ errors! {
     /// An error of a row, a table or a transaction of a database. [`Error::Database`] contains it.
     #[derive(Debug, Clone)]
     DatabaseError {
-    /// The wait ended before another transaction unlocked the row.
+    /// The wait ended before another transaction unlocked the row, or a statement exceeded the server's time limit.
     WaitTimeout {
         /// The table and the key.
         lock: Arc<str>,
@@ -18,8 +18,8 @@ errors! {
         reason: String,
     } "wait_timeout" (Some(lock), Some(node)), "row {lock:?}: another transaction on {node} has locked it \
         ({reason}); wait longer, or find a transaction that was left open";
-    /// Two transactions waited for each other, and the server rolled this transaction back. The caller can run the whole
-    /// transaction again.
+    /// Transactions waited for each other or conflicted, and the server rolled this transaction back. The caller can
+    /// run the whole transaction again.
     Deadlock {
         /// The table and the key.
         lock: Arc<str>,
@@ -59,7 +59,7 @@ errors! {
         /// What is missing or does not fit, and what to do.
         reason: String,
     } "schema" (Some(lock), Some(node)), "lock {lock:?}: the schema on {node} does not fit: {reason}";
-    /// The transaction has ended without writing anything.
+    /// The server has rolled the transaction back, or will do so. Nothing was written.
     ///
     /// If the server ended the transaction, its row locks ended at once. Otherwise the row locks end when the server notices
     /// that the connection is closed.
@@ -70,7 +70,7 @@ errors! {
         node: Arc<str>,
         /// The reason.
         reason: String,
-        /// The error of the operating system, which `source()` returns.
+        /// The I/O error, which `source()` returns.
         source: Option<IoSource>,
     } "transaction_lost" (Some(lock), Some(node)), "lock {lock:?}: {node} has rolled the transaction back or will \
         do so, and nothing of it is written{}", ReasonText(reason, source);

@@ -13,8 +13,7 @@ use crate::ground::reply::Reply;
 errors! {
     /// The error of a lock operation, with the lock and the server concerned.
     ///
-    /// If another holder has the lock, a call returns `Ok(false)` or `Ok(None)`, not an error. [`Error::Lost`],
-    /// [`Error::Unknown`] and [`Error::Unreachable`] have different meanings, and are never converted into each other.
+    /// If another holder has the lock, a call returns `Ok(false)` or `Ok(None)`, not an error.
     ///
     /// The text of an error does not contain the text of its `source()`. `Debug` prints the texts of both in one line.
     ///
@@ -35,7 +34,7 @@ errors! {
     /// ```
     #[derive(Clone)]
     Error also #[cfg(feature = "mysql")] Database(DatabaseError): " A request about a row, a table or a transaction failed." {
-    /// The name is not valid for a lock.
+    /// The name of a lock, a condition or a row is not valid.
     InvalidName {
         /// The name, shortened if it is very long.
         name: String,
@@ -77,8 +76,8 @@ errors! {
         /// The reason, without a secret.
         reason: String,
     } "invalid_config" (None, None), "{setting} cannot be used: {reason}";
-    /// The server could not be reached, or did not reply to a step that precedes the request, such as the handshake. Nothing
-    /// was changed.
+    /// The server could not be reached. Or it did not reply to a query, or to a step before the request, such as the
+    /// handshake. Nothing was changed.
     Unreachable {
         /// The lock.
         lock: Arc<str>,
@@ -86,11 +85,11 @@ errors! {
         node: Arc<str>,
         /// The reason.
         reason: String,
-        /// The error of the operating system, which `source()` returns.
+        /// The I/O error, which `source()` returns.
         source: Option<IoSource>,
     } "unreachable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot be reached{}", ReasonText(reason, source);
-    /// All connections that [`Builder::pool_size`](crate::Builder::pool_size) allows were in use until the deadline. Nothing
-    /// was sent.
+    /// All connections that [`Builder::pool_size`](crate::Builder::pool_size) allows were in use until the deadline.
+    /// Nothing was sent to this server. A Redlock may have sent requests to other nodes, but acquired nothing.
     Exhausted {
         /// The lock.
         lock: Arc<str>,
@@ -111,11 +110,11 @@ errors! {
         node: Arc<str>,
         /// The operation: `acquire`, `release`, …
         operation: &'static str,
-        /// The id of the hold; `None` for a forced release.
+        /// The id of the hold. `None` for a forced release, and for other operations that do not name a hold.
         visitor: Option<VisitorId>,
         /// The reason.
         reason: String,
-        /// The error of the operating system, which `source()` returns.
+        /// The I/O error, which `source()` returns.
         source: Option<IoSource>,
     } "unknown" (Some(lock), Some(node)), "lock {lock:?}: the outcome of the {operation}{} at {node} is unknown{}", visitor .as_ref() .map_or(String::new(), |it| format!(" of {it}")), ReasonText(reason, source);
     /// The server cannot execute the request now, for example because it is loading data, busy, read-only, out of memory, or
@@ -131,14 +130,14 @@ errors! {
     } "unavailable" (Some(lock), Some(node)), "lock {lock:?}: {node} cannot serve the request now: {reason}";
     /// Too few replicas acknowledged the request in time. The client undoes the request.
     ///
-    /// This error occurs only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the attempt to undo the
-    /// request got no reply, the hold is released in the background, and ends with its lease at the latest.
+    /// This error occurs only with [`Builder::wait_replicas`](crate::Builder::wait_replicas). If the client cannot
+    /// release a new hold at once, a background thread releases it. The hold ends with its lease at the latest.
     NotReplicated {
         /// The lock.
         lock: Arc<str>,
         /// The master.
         node: Arc<str>,
-        /// The number of replicas that acknowledged in time.
+        /// The number of replicas that acknowledged in time; 0 if the server did not report a number.
         acknowledged: u32,
         /// The required number of replicas.
         wanted: u32,
@@ -158,7 +157,7 @@ errors! {
         /// The reply of each node.
         nodes: Vec<NodeAnswer>,
     } "no_quorum" (Some(lock), None), "lock {lock:?}: {needed} of {} nodes are needed, but {granted} granted it, {refused} refused it and {unreachable} gave no usable answer: {}", nodes.len(), nodes .iter() .map(|it| format!("{}: {}", it.node, it.answer)) .collect::<Vec<_>>() .join("; ");
-    /// The server refuses the login of this user, or a command that the lock needs.
+    /// The server refuses the login of this user. Or the user lacks the right to a command, key or channel.
     Permission {
         /// The lock.
         lock: Arc<str>,
@@ -166,7 +165,7 @@ errors! {
         node: Arc<str>,
         /// The server's message.
         reason: String,
-        /// The missing commands and channels, as ACL rules.
+        /// The missing rights as ACL rules; empty if unknown.
         missing: Vec<String>,
     } "permission" (Some(lock), Some(node)), "lock {lock:?}: {node} denied permission: {reason}{}", Missing(missing);
     /// TLS failed: the certificate of the client or the server is missing or not trusted, or the server does not use TLS.
@@ -178,7 +177,7 @@ errors! {
         node: Arc<str>,
         /// The reason, and what to do, without a secret.
         reason: String,
-        /// The error of the operating system, which `source()` returns.
+        /// The I/O error, which `source()` returns.
         source: Option<IoSource>,
     } "untrusted" (Some(lock), Some(node)), "lock {lock:?}: no trusted connection to {node}{}", ReasonText(reason, source);
     /// The name is used for a value that is not a lock of this kind. The value was not changed.
@@ -232,7 +231,7 @@ errors! {
         lock: Arc<str>,
         /// The client's uuid.
         client: Arc<str>,
-        /// The number of the calling thread.
+        /// The number of the calling thread, or of the [`OwnedGuard`](crate::OwnedGuard).
         thread: u64,
     } "not_held" (Some(lock), None), "lock {lock:?} is not held by the current thread ({client}:{thread}): it was never acquired, belongs to another thread, or was already released";
     /// The calling thread already holds the lock, which is not reentrant.
@@ -272,7 +271,7 @@ errors! {
         /// The reason.
         cause: LossCause,
     } "lost" (Some(lock), None), "lock {lock:?}: the hold of {visitor} was lost: {cause}";
-    /// An [`Interrupt`](crate::Interrupt) ended the wait. Nothing was acquired, except by a wait on a condition.
+    /// An [`Interrupt`](crate::Interrupt) ended the wait. After a wait on a condition, the thread holds the lock again.
     Interrupted {
         /// The lock.
         lock: Arc<str>,
@@ -332,7 +331,7 @@ errors! {
         /// The error of the unlock.
         error: Box<Error>,
     } "ran" error.place(), "the closure under the lock ran to its end, but {error}";
-    /// The renewal thread could not be started or has died. Holds could not be renewed, so nothing was acquired.
+    /// A thread for renewals has died, or a thread for renewals or `on_lost` did not start. Nothing was acquired.
     WatchdogDied {
         /// The lock.
         lock: Arc<str>,

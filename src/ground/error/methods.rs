@@ -6,7 +6,7 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// The error of a call on a database lock whose row is locked by a transaction of the calling thread.
+    /// The error of a call on a database lock, if a transaction of the calling thread has locked the lock's row.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";
@@ -75,7 +75,8 @@ impl Error {
         self.name()
     }
 
-    /// Returns the name of the lock concerned, key prefix included; `None` if the error concerns a setting.
+    /// Returns the name of the lock, key prefix included, or of the resource, table or row that the error concerns.
+    /// `None` if the error concerns a setting.
     pub fn lock_name(&self) -> Option<&str> {
         self.place().0
     }
@@ -90,7 +91,7 @@ impl Error {
 
     /// Returns whether the same call may succeed later, when the server has recovered.
     ///
-    /// The result is false for an unknown outcome ([`Error::is_ambiguous`]) and for an error after the work under the lock
+    /// The result is false for an unknown outcome ([`Error::is_ambiguous`]), and if the work under the lock was done
     /// ([`Error::Ran`]). Use this method for calls that acquire a lock. Do not repeat an `unlock` after an error, because
     /// the failed call has already given up its level of the hold.
     ///

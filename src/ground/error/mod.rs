@@ -1,4 +1,4 @@
-//! The errors. Each text names the cause and, if they apply, the lock, the node and the remedy.
+//! The errors. Each text names the cause. It also names the lock, the node and the remedy, if there are any.
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
@@ -25,6 +25,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct NodeAnswer {
     /// The server.
     pub node: Arc<str>,
-    /// `granted`, `refused`, or the reason why the node gave no usable reply.
+    /// `granted`, `refused`, `has no such hold`, or the reason why the node gave no usable reply.
     pub answer: String,
 }

@@ -1,11 +1,11 @@
-//! The reason of an error: a text, and the error of the operating system, if any.
+//! The reason of an error: a text, and the I/O error, if any.
 
 use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The cause of an [`Error`](super::Error): an [`io::Error`] of the operating system.
+/// The cause of an [`Error`](super::Error): an [`io::Error`].
 ///
 /// [`std::error::Error::source`] returns this [`io::Error`]. The text of the [`Error`](super::Error) does not contain the
 /// text of the [`io::Error`].
