@@ -15,7 +15,8 @@ impl Client {
     ///
     /// [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Permission`],
     /// [`Error::Untrusted`], [`Error::Unexpected`] or `Error::Database` if the server cannot be queried within
-    /// [`command_timeout`](crate::Builder::command_timeout); [`Error::Forked`] in a forked child.
+    /// [`command_timeout`](crate::Builder::command_timeout). [`Error::InvalidConfig`] if the server of [`Client::open`]
+    /// is a sentinel or a node of a cluster. [`Error::Forked`] in a forked child.
     pub fn check(&self) -> Result<Vec<HealthWarning>> {
         self.inner.check()
     }
@@ -35,7 +36,7 @@ impl Redlock {
     ///
     /// The findings are those of [`Client::check`] and an unsuitable number of nodes. Further findings are nodes that may
     /// fail over to another server, nodes that cannot be queried, and nodes whose grants do not count. The grants of a node
-    /// do not count while it may have lost holds, is a replica, or is the same server as another node.
+    /// do not count while it may have lost holds, is a replica, is in a cluster, or is the same server as another node.
     ///
     /// # Errors
     ///

@@ -54,9 +54,10 @@ pub(crate) enum Backend {
 impl Client {
     /// Returns the lock of this name, without I/O.
     ///
-    /// All clients of this library and of Redisson that use the same name and prefix on the same server and database share
-    /// the lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. In a database a name
-    /// has at most 255 bytes. With an invalid name, operations return [`Error::InvalidName`].
+    /// All clients of this library and of Redisson with the same name (prefix included), server and database share the
+    /// lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. Braces must enclose a
+    /// hash tag, as in `{shop}:orders`. In a database a name has at most 255 bytes. With an invalid name, operations
+    /// return [`Error::InvalidName`].
     ///
     /// In Redis the name is a key, so no data may use it: lock the data `orders:42` with `lock:orders:42`. If the key
     /// contains data, an operation changes nothing and returns [`Error::WrongType`].
@@ -79,13 +80,14 @@ impl Client {
     ///
     /// The string key `name` contains a random token of 20 bytes and has the lease as its TTL, as after `SET name token NX
     /// PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`, redsync, …) exclude
-    /// each other. The watchdog renews a token lock like any other [`Lock`]. There are two differences:
+    /// each other. The watchdog renews a token lock like any other [`Lock`]. It differs from a [`lock`](Client::lock):
     ///
     /// * A token lock is **not reentrant**: a second acquisition by its holder returns [`Error::NotReentrant`].
-    /// * Unlocks send no messages, so a waiter polls every 5 to 100 ms.
+    /// * Unlocks send no messages, so a waiter polls about every 5 to 100 ms.
     ///
-    /// Use each name for one kind of lock only. If the key contains another kind of lock or other data, an operation returns
-    /// [`Error::WrongType`]. In a database the operations of a token lock return [`Error::Unsupported`].
+    /// Use each name for one kind of lock only. Any string at the key counts as a token. With another type of value,
+    /// operations return [`Error::WrongType`]. In a database the operations of a token lock return
+    /// [`Error::Unsupported`].
     ///
     /// Programs in other languages must also set a lease; redis-py's `Lock` sets a lease only with `timeout=…`. If the key
     /// has no TTL, a wait ends with [`Error::NoTtl`].
@@ -120,12 +122,6 @@ impl Client {
     /// other, but are not reentrant with each other. In a database this method returns a [`lock`](Client::lock), because
     /// every hold in a database has a token. A [`Redlock`](crate::Redlock) and a [`MultiLock`](crate::MultiLock) have no
     /// tokens, because tokens of different servers cannot be compared.
-    ///
-    /// # Errors
-    ///
-    /// Calls that acquire the lock return the errors of [`Lock::lock`]. They also return
-    /// [`Error::WrongType`](crate::Error::WrongType) if the key of the token contains other data, and
-    /// [`Error::FenceRegressed`](crate::Error::FenceRegressed) if the server issues too small a token.
     ///
     /// # Examples
     ///
@@ -162,7 +158,8 @@ impl Client {
     ///
     /// A [`try_guard`](Lock::try_guard) acquires a fair lock only if no thread waits. A re-entry bypasses the queue. A
     /// waiter whose process has ended delays the waiters behind it by about 1.5 s. A waiter in a stopped process delays them
-    /// by up to 10 s. If a waiter gets no reply to its request, it may move to the end of the queue.
+    /// by up to 10 s, and so does an ended process in a cluster without sharded Pub/Sub. If a waiter gets no reply to
+    /// its request, it may move to the end of the queue.
     ///
     /// Redis keeps the waiters in the list `redisson_lock_queue:{name}`. The sorted set `redisson_lock_timeout:{name}`
     /// contains the time from which each waiter counts as dead. A fair lock and a [`lock`](Client::lock) of the same name
@@ -373,7 +370,7 @@ impl Client {
 
     #[cfg(feature = "in-memory")]
     pub(crate) fn world(&self) -> Option<&Arc<World>> {
-        // A forked child must not use the server's mutex. If a thread of the parent held it, it stays locked.
+        // In a forked child, the server's mutex stays locked forever if a thread of the parent had locked it.
         (self.redis()?.world.as_ref()).filter(|_| !self.inner.is_forked())
     }
 }

@@ -10,31 +10,30 @@ use crate::lock::Lock;
 
 const LONGEST_NAME: usize = 128;
 
-/// A condition of a lock. Threads of many processes wait on a condition until another thread changes what the lock protects.
+/// A condition of a lock. Threads of many processes wait on a condition until another thread signals a change.
 ///
-/// It corresponds to `java.util.concurrent.locks.Condition`. Redisson has no conditions. A waiting call releases all levels
-/// of the hold, and sleeps until the waiter is signalled. Before the call returns, it acquires the lock again, with the same
+/// It corresponds to `java.util.concurrent.locks.Condition`. Redisson has no conditions. A wait releases all levels of
+/// the thread's hold, and sleeps until the thread is signalled. Then the wait acquires the lock again, with the same
 /// number of levels. A thread that holds the lock signals one waiter or all waiters.
 ///
 /// * **Test in a loop.** A wait may return without a signal: after a failover, a loss of the server's data, a process pause
 ///   of more than 10 seconds, or a lost reply. If a signalled waiter cannot reacquire the lock, the next waiter is woken
 ///   instead.
 /// * **A signal without a waiter has no effect.** Change what the lock protects before you signal.
-/// * **A guard needs [`Condition::wait_with`]** or [`Condition::wait_with_for`]. The other methods wait with levels of
-///   [`Lock::lock`]. If a hold has levels of guards and of [`Lock::lock`], a wait returns [`Error::Nested`].
+/// * **A guard needs [`Condition::wait_with`]** or [`Condition::wait_with_for`]. The other waits need a hold without
+///   guards. If a guard's level is not the only level, every wait returns [`Error::Nested`].
 /// * **After the wait the thread has a new hold**, with a new validity, new [`Losses`](crate::Losses) and, for a
 ///   [`fenced_lock`](crate::Client::fenced_lock), a new token. A fixed lease starts again.
 /// * **After an error the lock may be held or not.** [`Lock::is_valid`] returns whether it is held. [`Condition::wait`]
-///   lists the errors of both cases.
+///   lists the errors.
 ///
 /// Waiters are woken in the order of arrival. A message wakes a signalled waiter. In case the message is lost, each waiter
 /// also queries the server once a second. If a signalled waiter dies before it confirms the signal to the server, another
 /// waiter is woken about 10 seconds later. If the waiter dies later, the signal is lost.
 ///
-/// [`Lock::condition`] creates a condition without I/O. Two conditions with the same lock and the same name are the same
-/// condition. Conditions need one Redis server, which may be behind sentinels or in a cluster. The lock must be a
-/// [`lock`](crate::Client::lock), a [`fenced_lock`](crate::Client::fenced_lock), a [`fair_lock`](crate::Client::fair_lock)
-/// or the write side of a [`ReadWriteLock`](crate::ReadWriteLock).
+/// [`Lock::condition`] creates a condition without I/O. Conditions need one Redis server, which may be behind sentinels
+/// or in a cluster. The lock must be a [`lock`](crate::Client::lock), a [`fenced_lock`](crate::Client::fenced_lock), a
+/// [`fair_lock`](crate::Client::fair_lock) or the write side of a [`ReadWriteLock`](crate::ReadWriteLock).
 ///
 /// # Examples
 ///
@@ -85,7 +84,7 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// After these errors the lock is held as before:
+    /// The call did not release the lock, or has acquired it again, so the lock is held:
     ///
     /// - [`Error::Nested`]: a level of the hold belongs to a guard;
     /// - [`Error::Upgrade`]: the thread also holds the read side (only the write side of a
@@ -96,12 +95,12 @@ impl Condition {
     ///   TLS certificate is not trusted, or the key of the waiters has other data;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or this lock has no conditions.
     ///
-    /// After these errors the lock is not held:
+    /// The lock is not held:
     ///
     /// - [`Error::NotHeld`]: the current thread does not hold the lock;
     /// - [`Error::Lost`]: the lock was lost before the wait could release it. Unlock each level nevertheless;
     /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was forked;
-    /// - those of [`Lock::lock`]: the lock was not acquired again within [`outage_timeout`](crate::Builder::outage_timeout).
+    /// - those of [`Lock::lock`], even of the first list: the lock was released, but not acquired again.
     pub fn wait(&self) -> Result<()> {
         self.wait_until(WaitLimit::forever(None)).map(drop)
     }
@@ -110,7 +109,7 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`Error::Interrupted`] once `interrupt` is raised, after the lock was acquired again. Other errors are those of
+    /// [`Error::Interrupted`] once `interrupt` is raised; the lock is then held. Other errors are those of
     /// [`Condition::wait`].
     pub fn wait_interruptibly(&self, interrupt: &Interrupt) -> Result<()> {
         let limit = WaitLimit::forever(Some(interrupt));

@@ -14,9 +14,9 @@ use crate::stores::redis::flaw;
 impl Guard {
     /// Runs commands on the server of the lock if this hold still exists. The check and the commands are one atomic step.
     ///
-    /// Time passes between [`Guard::is_valid`] and a separate write, but not between this check and the commands. A holder
-    /// that has lost its lock, for example during a pause, writes nothing and gets [`Error::Lost`]. Each request contains
-    /// the time at which the validity of the hold ends. The server refuses the request after this time.
+    /// Time passes between [`Guard::is_valid`] and a separate write, but not between the check and the commands. A
+    /// holder that has lost its lock, for example during a pause, writes nothing and gets [`Error::Lost`]. Each request
+    /// contains the time at which the validity of the hold ends. The server refuses the request after this time.
     ///
     /// `batch` collects the commands. The replies are in the order of the commands. **The commands run together, but not all
     /// or nothing**: Redis rolls nothing back. After [`Error::CommandFailed`] the effects of the commands before the failed
@@ -35,9 +35,9 @@ impl Guard {
     /// - [`Error::CommandFailed`]: the server refused a command, such as a write when `maxmemory` is reached. The commands
     ///   before the refused command have run;
     /// - [`Error::Unknown`]: the client received no readable reply, and does not repeat the request. The request has run,
-    ///   can still run while this hold lasts, or never runs. It cannot run after an unlock that returned `Ok`. With
-    ///   [`wait_replicas`](crate::Builder::wait_replicas) the error can also mean that too few replicas acknowledged the
-    ///   write;
+    ///   can still run while this hold lasts, or never runs. The request cannot run after an unlock that returned `Ok`.
+    ///   With [`wait_replicas`](crate::Builder::wait_replicas) the error can also mean that too few replicas
+    ///   acknowledged the write;
     /// - [`Error::CrossSlot`]: a key is in another slot of the cluster than the lock;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the request was not sent, or the server
     ///   cannot serve it now;
@@ -116,7 +116,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of [`Guard::write`](crate::Guard::write).
+    /// [`Error::NotHeld`] or [`Error::InvalidName`] if the current thread does not hold the lock. Other errors are
+    /// those of [`Guard::write`](crate::Guard::write).
     pub fn write(&self, batch: impl FnOnce(&mut Batch)) -> Result<Vec<Reply>> {
         self.work(Work::Commands(&filled(batch)))
     }
@@ -125,7 +126,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock, and those of [`Guard::eval`](crate::Guard::eval).
+    /// [`Error::NotHeld`] or [`Error::InvalidName`] if the current thread does not hold the lock. Other errors are
+    /// those of [`Guard::eval`](crate::Guard::eval).
     pub fn eval(&self, script: &str, keys: &[&str], args: &[&[u8]]) -> Result<Reply> {
         self.work(script_of(script, keys, args)).map(only)
     }
@@ -162,8 +164,8 @@ impl Client {
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
     /// - [`Error::WrongType`], [`Error::Unexpected`]: the key of the fence has other data, or the server sent an unexpected
     ///   reply;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name of the resource is invalid, the batch is too long, or the
-    ///   client is not for Redis;
+    /// - [`Error::InvalidName`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the name of the resource is invalid,
+    ///   the server is a node of a cluster, the batch is too long, or the client is not for Redis;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     ///
     /// # Examples

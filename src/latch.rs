@@ -10,7 +10,7 @@ use crate::store::CountStep;
 
 /// A gate that opens for all waiters when its count reaches 0. Threads of many processes share a latch by its name.
 ///
-/// It corresponds to Redisson's `RCountDownLatch` and to `java.util.concurrent.CountDownLatch`, with these differences:
+/// It is Redisson's `RCountDownLatch`. It differs from `java.util.concurrent.CountDownLatch`:
 ///
 /// * **A missing latch is open.** A wait for a latch that was never set, or that the server has lost, returns at once. Set
 ///   the latch before other threads wait for it.
@@ -22,8 +22,8 @@ use crate::store::CountStep;
 ///
 /// A message wakes the waiters. In case the message is lost, each waiter also queries the latch once a second.
 ///
-/// [`Client::latch`](crate::Client::latch) creates a latch without I/O. Two latches of the same name are the same latch. A
-/// latch needs one Redis server, which may be behind sentinels or in a cluster. A failover may lose a change of the count.
+/// [`Client::latch`](crate::Client::latch) creates a latch without I/O. A latch needs one Redis server, which may be
+/// behind sentinels or in a cluster. A failover may lose a change of the count.
 ///
 /// # Examples
 ///
@@ -68,8 +68,8 @@ impl Latch {
 
     /// Counts down by one, and returns the remaining count. At 0 the latch opens, and its key is deleted.
     ///
-    /// An open latch stays open, and the result is 0. If a reply is lost, the client sends the request again. The server
-    /// recognizes the repetition by the id of the request, and executes the request at most once.
+    /// An open latch stays open, and the result is 0. If a reply is lost, the client sends the request once more. The
+    /// server recognizes the repetition by the id of the request, and executes the request at most once.
     ///
     /// # Errors
     ///
@@ -81,7 +81,8 @@ impl Latch {
     /// - [`Error::Unavailable`]: the server cannot serve now, and nothing was changed;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
     /// - [`Error::WrongType`], [`Error::Unexpected`]: the key contains no count, or the server sent an unexpected reply;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no latches;
+    /// - [`Error::InvalidName`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the name is invalid, the server is a
+    ///   node of a cluster, or the store has no latches;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn count_down(&self) -> Result<u32> {
         Ok(to_count(self.lock.raw_lock.count(CountStep::CountDown)?))
@@ -120,7 +121,7 @@ impl Latch {
     /// Waits until the latch is open, at most for `time`, and returns whether it is open.
     ///
     /// If the server is slow, the call takes up to 250 ms more than `time`. With a `time` of zero the call queries the latch
-    /// once.
+    /// once. The result is also false if the client had no free connection until the end of `time`.
     ///
     /// # Errors
     ///

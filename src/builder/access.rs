@@ -51,8 +51,8 @@ setters! {
 impl Builder {
     /// Sets the user and the password for the master that the sentinels name. `""` is the default user.
     ///
-    /// Only [`sentinel`](Builder::sentinel) accepts this setting: other URLs contain the user and the password. Defaults to
-    /// none.
+    /// Only [`sentinel`](Builder::sentinel) accepts this setting. For other servers the URL contains the user and the
+    /// password. Defaults to none.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.settings.credentials = Some(Credentials {
             user: user.into(),
@@ -65,14 +65,14 @@ impl Builder {
     /// Sets a function that returns the user and the password for each new connection. `""` is the default user.
     ///
     /// Use this setting for passwords that change, and for access tokens that expire. If the server refuses the returned
-    /// credentials, the client calls the function once more. The server counts as unavailable if it refuses the credentials
-    /// of this second call, or if the function fails or panics. Waits then continue for the
+    /// credentials, the client calls the function once more. If the server refuses the credentials of this second call,
+    /// or if the function fails or panics, this counts as an outage. Waits then continue for the
     /// [`outage_timeout`](Builder::outage_timeout), and renewals resume when the server accepts a connection.
     ///
     /// The function runs on a separate thread, one call at a time. A connection waits for the result for at most
     /// [`connect_timeout`](Builder::connect_timeout). With sentinels, the result is for the master;
-    /// [`sentinel_settings`](Builder::sentinel_settings) sets the credentials for the sentinels. A URL with a password is
-    /// refused. Defaults to none.
+    /// [`sentinel_settings`](Builder::sentinel_settings) sets the credentials for the sentinels. A URL with a password
+    /// is refused, unless it is the URL of a sentinel. Defaults to none.
     ///
     /// # Examples
     ///
@@ -118,8 +118,8 @@ impl Builder {
     /// Sets the file with the trusted certificate authorities; see [`ca_certificate`](Builder::ca_certificate).
     ///
     /// A changed file is read again before the next new connection. While the content is invalid, such as half written, the
-    /// last valid content is used. Because the file may be replaced soon, a certificate that has expired or has an unknown
-    /// authority counts as an outage. Waits then continue for the [`outage_timeout`](Builder::outage_timeout).
+    /// last valid content is used. TLS failures that another file may cure, such as an expired certificate or an
+    /// unknown authority, count as an outage. Waits then continue for the [`outage_timeout`](Builder::outage_timeout).
     pub fn ca_certificate_file(self, path: impl AsRef<Path>) -> Builder {
         self.with_tls(|tls| tls.authorities = Some(Pem::file(path.as_ref())))
     }
@@ -152,10 +152,11 @@ impl Builder {
     /// Sets a function that returns the certificate authorities and the client certificate for each new connection.
     ///
     /// Both results are texts in PEM form. The text with the client certificate also contains the private key. For an empty
-    /// text, the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function is
-    /// called under the same rules as the function of [`credentials_with`](Builder::credentials_with). A refused certificate
-    /// counts as an outage in the cases of [`ca_certificate_file`](Builder::ca_certificate_file). Only `rediss://` and
-    /// `mysqls://` URLs accept this setting. Defaults to none.
+    /// text, the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function
+    /// runs on a separate thread, one call at a time. A connection waits for the result for at most
+    /// [`connect_timeout`](Builder::connect_timeout). TLS failures count as an outage in the cases of
+    /// [`ca_certificate_file`](Builder::ca_certificate_file). Only `rediss://` and `mysqls://` URLs accept this
+    /// setting. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,
@@ -176,8 +177,8 @@ impl Builder {
     ///
     /// `pin` is the hash of the `SubjectPublicKeyInfo`, in hexadecimal digits or base64, as in `curl --pinnedpubkey`. Use
     /// this setting for self-signed certificates. Without [`ca_certificate`](Builder::ca_certificate), the client checks
-    /// only the key. If authorities are set, it also checks the authority, the names and the validity period of the
-    /// certificate. Only `rediss://` and `mysqls://` URLs accept this setting. Defaults to none.
+    /// only the key. If authorities are set, the client also checks the authority, the names and the validity period of
+    /// the certificate. Only `rediss://` and `mysqls://` URLs accept this setting. Defaults to none.
     pub fn tls_pin_sha256(self, pin: impl Into<String>) -> Builder {
         self.with_tls(|tls| tls.pins.push(pin.into()))
     }

@@ -78,45 +78,37 @@ setters! {
     Builder:
     /// Sets the lease of locks that have no fixed lease. The client renews a hold when a third of the lease has passed.
     ///
-    /// After its holder died, a lock stays held until the lease ends. The server must reply to a renewal within a quarter of
-    /// the lease. So the lease should be at least ten times the round-trip time to the server, twenty times with TLS, or
-    /// fifty times behind sentinels or in a cluster. Allowed: 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// If the holder of a lock dies, the lock stays held until the lease ends. The server must reply to a renewal
+    /// within a quarter of the lease and within one `command_timeout`. A renewal may need a new connection, which takes
+    /// several round trips. So the lease should be at least ten round-trip times, twenty with TLS, or fifty behind
+    /// sentinels or in a cluster. Allowed: 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
-    /// Sets the time limit of one request, including connecting and authenticating.
-    ///
-    /// Allowed: 1 ms ..= 1 day. Defaults to 2 s.
+    /// Sets the time limit of one request, including connecting and authenticating. Defaults to 2 s.
     command_timeout(timeout: Duration) => settings.command_timeout = timeout;
 
     /// Sets the time limit of connecting and authenticating. This time counts toward the
-    /// [`command_timeout`](Builder::command_timeout) of the request that needs the connection.
-    ///
-    /// Allowed: 1 ms ..= 1 day. Defaults to 1 s.
+    /// [`command_timeout`](Builder::command_timeout) of the request that needs the connection. Defaults to 1 s.
     connect_timeout(timeout: Duration) => settings.connect_timeout = timeout;
 
-    /// Sets how long a wait without a deadline continues while the server sends no usable reply.
-    ///
-    /// Allowed: 1 ms ..= 1 day. Defaults to 30 s.
+    /// Sets how long a wait without a deadline continues without a usable reply. A usable reply grants or refuses the
+    /// lock. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
-    /// Sets the largest number of simultaneous requests. Further requests queue.
+    /// Sets the largest number of simultaneous requests to one server. Further requests queue.
     ///
     /// Connections are opened when they are needed. A thread that waits for a lock uses no connection. In a database, row
-    /// locks and transactions share a second pool of the same size. A row lock occupies a connection while it waits and
-    /// while it is held. A transaction occupies a connection until it ends.
+    /// locks and transactions share a second pool of the same size. A row lock occupies a connection while a thread
+    /// waits for it or holds it. A transaction occupies a connection until it ends.
     ///
-    /// Allowed: 1 ..= 5000. Defaults to 32. That is more than the 10 of `r2d2`, because a request to a distant server
-    /// occupies its connection for a whole round trip.
+    /// Allowed: 1 ..= 5000. Defaults to 32.
     pool_size(connections: u32) => settings.pool_size = connections;
 
-    /// Sets the idle time after which a connection is closed. The client closes it up to 30 s later.
-    ///
-    /// Allowed: 1 ms ..= 1 day. Defaults to 5 minutes.
+    /// Sets the idle time after which the client closes a connection, at most 30 s late. Defaults to 5 minutes.
     idle_timeout(timeout: Duration) => settings.pool_settings.idle_timeout = timeout;
 
-    /// Sets the age at which an idle connection is closed. The client closes it up to 30 s later.
-    ///
-    /// Use this setting for servers whose address or certificate changes. Allowed: 1 ms ..= 1 day. Defaults to no limit.
+    /// Sets the age at which the client closes an idle connection, at most 30 s late. Use this setting for servers whose
+    /// address or certificate changes. Defaults to no limit.
     max_lifetime(lifetime: Duration) => settings.pool_settings.max_lifetime = Some(lifetime);
 
     /// Sets the idle time after which a connection is checked before its next request.
@@ -128,14 +120,16 @@ setters! {
 
     /// Sets the database number on the master that the sentinels name.
     ///
-    /// Only [`sentinel`](Builder::sentinel) accepts this setting: other URLs contain the number. Defaults to 0.
+    /// Only [`sentinel`](Builder::sentinel) accepts this setting. For other servers the URL contains the number.
+    /// Defaults to 0.
     database(number: u32) => settings.database = Some(i64::from(number));
 
     /// Sets whether unlock messages in a cluster are sharded (`SPUBLISH`, `SSUBSCRIBE`).
     ///
-    /// All clients of a cluster need the same setting. Clients with different settings exclude each other, but their waiters
-    /// notice each other's unlocks up to about a second late. Defaults to true if the server supports `PUBSUB SHARDNUMSUB`
-    /// (Redis 7 and later), as in Redisson.
+    /// All clients of a cluster should have the same setting. Clients with different settings exclude each other, but
+    /// their waiters notice each other's unlocks up to about a second late. Defaults to true if the server supports
+    /// `PUBSUB SHARDNUMSUB` (Redis 7 and later), as in Redisson. Only [`cluster`](Builder::cluster) accepts this
+    /// setting.
     sharded_pubsub(sharded: bool) => settings.sharded = Some(sharded);
 
     /// Sets how long Redisson keeps a waiter of a [`fair_lock`](crate::Client::fair_lock) in the queue, like Redisson's
@@ -148,7 +142,8 @@ setters! {
 
     /// Sets the name of the lock table in a database. The table for `RowTarget::named` has this name, followed by `_rows`.
     ///
-    /// The name begins with a letter or `_`, followed by letters, digits, `_` and `$`. Defaults to `redlatch`.
+    /// The name is an ASCII letter or `_`, followed by at most 58 ASCII letters, digits, `_` and `$`. Defaults to
+    /// `redlatch`.
     #[cfg(feature = "mysql")]
     lock_table(table: impl Into<String>) => lock_table = table.into();
 
@@ -163,8 +158,8 @@ setters! {
     /// Sets the hook that is called when a hold of this client is lost.
     ///
     /// The hook runs on a separate thread that holds no internal lock of this library. A panic in the hook is caught. A slow
-    /// call delays only the next call. The hook is not called after [`Client::shutdown`](crate::Client::shutdown). Defaults
-    /// to none.
+    /// call of the hook delays only its next call. The hook is not called after
+    /// [`Client::shutdown`](crate::Client::shutdown). Defaults to none.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
     /// Sets the function that maps the name of a lock to its class. Classes label metrics (feature `metrics`) and the events
@@ -173,7 +168,7 @@ setters! {
     /// The client calls the function whenever it creates a lock. The argument is the name without the key prefix, and the
     /// result is a part of the name or a static text. A client has at most 64 classes. Further classes, and classes longer
     /// than 64 bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as `lock:orders` for
-    /// `lock:orders:42`. Braces at the start and the end of the name are removed first.
+    /// `lock:orders:42`. Braces at the ends of the name are removed first, separators at the end of the class last.
     ///
     /// # Examples
     ///
@@ -200,14 +195,15 @@ impl Builder {
     ///
     /// The reports go to the [`Observer`]. With the feature `tracing`, they are also logged as warnings. A report is
     /// repeated each time that the duration has doubled. A long wait is reported up to about 3 s late, with the id of the
-    /// present hold. A long hold is reported at a renewal, so holds with a fixed lease are not reported. Both durations are
-    /// at least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for waits and 10 min for holds.
+    /// present hold if the waiter knows the id. A long hold is reported at a renewal, so most holds with a fixed lease
+    /// are not reported. Both durations are at least 1 ms; [`Duration::MAX`] disables a report. Defaults to 30 s for
+    /// waits and 10 min for holds.
     pub fn warn_after(mut self, wait: Duration, hold: Duration) -> Builder {
         (self.count_settings.long_wait, self.count_settings.long_hold) = (wait, hold);
         self
     }
 
-    /// Sets a prefix that the client adds to every name, even if the name already begins with this prefix.
+    /// Sets a prefix that the client adds to the names of locks, semaphores and latches, even if a name has the prefix.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
@@ -216,7 +212,8 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix that the client adds to every name that lacks it, like the `PrefixNameMapper` of Redisson 4.8.
+    /// Sets a prefix like [`key_prefix`](Builder::key_prefix), but a name that begins with the prefix gets no second
+    /// one. The `PrefixNameMapper` of Redisson 4.8 does the same.
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
@@ -229,10 +226,11 @@ impl Builder {
     /// setting for servers behind NAT or forwarded ports.
     ///
     /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
-    /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if a
-    /// server other than the announced one answers at the returned address, or if the function blocks. They return
-    /// [`Error::InvalidConfig`] if the function panics, or returns an empty host or port 0. The function runs on a separate
-    /// thread. Only [`sentinel`](Builder::sentinel) and [`cluster`](Builder::cluster) accept this setting. Defaults to none.
+    /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if
+    /// another server than the announced one answers at the returned address, or if the function blocks and has not
+    /// mapped this address before. They return [`Error::InvalidConfig`] if the function panics, or returns an empty
+    /// host or port 0. The function runs on a separate thread. Only [`sentinel`](Builder::sentinel) and
+    /// [`cluster`](Builder::cluster) accept this setting. Defaults to none.
     pub fn map_address(
         mut self,
         map: impl Fn(&str, u16) -> (String, u16) + Send + Sync + 'static,
@@ -246,14 +244,14 @@ impl Builder {
     /// Redis replicates asynchronously. If a master fails before a lock is replicated, the next master may grant the lock
     /// again. With this setting, too few acknowledgements have these effects:
     ///
-    /// - The client releases a new hold, and the call returns [`Error::NotReplicated`]. A wait tries again until its end.
-    /// - The client releases the level of a re-entry, and the call returns [`Error::NotReplicated`].
+    /// - The client releases the new hold or the new level of a re-entry, and the call returns
+    ///   [`Error::NotReplicated`]. A waiting call first tries again until its end.
     /// - An `unlock` of an inner level returns [`Error::Unknown`], because a failover may bring the level back.
     /// - A renewal does not extend the validity and is tried again. The hold is lost when the last acknowledged lease ends.
     ///
-    /// If all replicas have to acknowledge, a failover is **very unlikely to lose a lock**, but it is possible. A replica
-    /// may acknowledge and restart empty, and two servers may act as master for a while. Use fencing tokens for work that
-    /// must never be done twice.
+    /// If all replicas have to acknowledge, a failover is **very unlikely to lose a lock**. A loss is possible: a
+    /// replica may acknowledge and restart empty, or two servers may act as master for a while. Use fencing tokens for
+    /// work that must never be done twice.
     ///
     /// Every acquisition takes an additional round trip to the replicas. `timeout` is at least 1 ms and shorter than
     /// [`command_timeout`](Builder::command_timeout). 0 replicas switch the setting off. A server without `WAIT` causes

@@ -20,9 +20,9 @@ impl Client {
     /// Creates a client of the server at `url`, with the default settings.
     ///
     /// The URL is `redis://[user:password@]host[:port][/database]` or `redis+unix:///path?db=1&user=…&pass=…`. The feature
-    /// `tls` adds `rediss://…`, which always checks the certificate and its host. The feature `mysql` adds
-    /// `mysql://user:password@host[:port]/database`, and `mysqls://…` for TLS. Connections are opened when they are needed,
-    /// so the server may start after the client.
+    /// `tls` adds `rediss://…`, which checks the certificate and its host. The feature `mysql` adds
+    /// `mysql://user:password@host[:port]/database`, and `mysqls://…` for TLS. Connections are opened when they are
+    /// needed, so the server may start after the client.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Builder {
     ///
     /// The client uses the server whose `ROLE` is master. If two servers are masters, the client uses the master with
     /// replicas. Only [`sentinel`](Builder::sentinel) can tell which of two masters was replaced. After a manual failover,
-    /// the client finds the new master when a server answers `READONLY`, a connection breaks, or the master becomes a
-    /// replica. A request that was not executed is repeated within its time limit.
+    /// the client searches for the new master when a server replies `READONLY` or a connection breaks. A request that
+    /// was not executed is repeated within its time limit.
     ///
     /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
     /// holders notice the loss at their next renewal. See [`wait_replicas`](Builder::wait_replicas).
@@ -98,15 +98,15 @@ impl Builder {
 
     /// Creates a client of the Redis master that the sentinels at `urls` call `master_name`.
     ///
-    /// Before each connection the client queries a sentinel for the address of the master. The `ROLE` of the server at this
-    /// address must be master. A thread of the client listens for `+switch-master`, so that the client abandons a replaced
-    /// master. The same thread checks the master after each third of `watchdog_timeout`, at the latest after 10 s. The
-    /// client switches to another master if two sentinels report it with a later epoch. One sentinel is enough if fewer than
-    /// three are configured. Without a later epoch, a majority of the sentinels must report it. If the known master fails,
-    /// the report of one sentinel may be enough; `docs/configuration.md` lists these cases. While no sentinel answers, the
-    /// client uses the last known master.
+    /// Before each connection to the master, the client queries a sentinel for the address. The `ROLE` of the server at
+    /// this address must be master. A thread of the client listens for `+switch-master`, so that the client stops using
+    /// a replaced master. The same thread queries all sentinels after each third of `watchdog_timeout`, at the latest
+    /// after 10 s. The client switches to another master if two sentinels report that master with a later epoch. One
+    /// sentinel is enough if fewer than three are configured. Without a later epoch, a majority of the sentinels must
+    /// report that master. If the known master fails, the report of one sentinel may be enough; `docs/configuration.md`
+    /// lists these cases. While no sentinel answers, the client uses the last known master.
     ///
-    /// The user and the password in these URLs are for the sentinels. For the master, set
+    /// The user and the password in `urls` are for the sentinels. For the master, set
     /// [`credentials`](Builder::credentials) and [`database`](Builder::database).
     ///
     /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
@@ -143,10 +143,11 @@ impl Builder {
     /// Renewals are sent to all masters in parallel, so a silent shard does not delay the renewals in other shards. All keys
     /// and the channel of a lock are in one slot.
     ///
-    /// Nodes that are not in `urls` get the user and the password of the first URL. For announced addresses that cannot be
-    /// reached, set [`map_address`](Builder::map_address). All URLs must have the same database number. Numbers other than 0
-    /// need Valkey 9 with `cluster-databases`. With TLS, the certificate of each node must be valid for the announced host.
-    /// For an announced IP address, a certificate for the host of one of the URLs or for `tls_server_name` is also accepted.
+    /// For nodes that are not in `urls`, the client uses the user and the password of the first URL. For announced
+    /// addresses that cannot be reached, set [`map_address`](Builder::map_address). All URLs must have the same
+    /// database number. Numbers other than 0 need Valkey 9 with `cluster-databases`. With TLS, the certificate of each
+    /// node must be valid for `tls_server_name` if it is set, otherwise for the announced host. For an announced IP
+    /// address, a certificate for the host of one of the URLs is also accepted.
     ///
     /// A failover loses locks that the master had granted but not replicated. Other clients can acquire these locks, and the
     /// holders notice the loss at their next renewal. [`wait_replicas`](Builder::wait_replicas) counts the replicas of the

@@ -23,8 +23,8 @@ use crate::losses::Losses;
 ///
 /// The guard belongs to its thread and is not `Send`. **For a guard that another thread may use or drop, call
 /// [`Lock::owned`]**, which returns an [`OwnedGuard`]. The hold of a forgotten guard (`mem::forget`) is renewed until its
-/// thread ends or the client is shut down. A hold with a fixed lease is not renewed: when its lease ends, it is reported as
-/// lost.
+/// thread ends or the client is shut down. A fixed lease is never extended: when the lease ends, the hold is reported
+/// as lost.
 ///
 /// # Examples
 ///
@@ -299,8 +299,8 @@ impl Lock {
 
     /// Acquires the lock, waits for it at most `wait`, and runs `work` under it; `Ok(None)` if the lock was not acquired.
     ///
-    /// The lock is freed when `work` returns, so the next caller runs its own `work`. Under the lock, `work` must check
-    /// whether there is something left to do.
+    /// When `work` returns, the lock is freed, and the next caller runs its own `work`. So `work` must check, under the
+    /// lock, whether something is left to do.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use crate::guard::HeldLevel;
 use crate::lock::Lock;
 use crate::losses::Losses;
 
-/// A lock that this guard holds until it is dropped. The hold belongs to the guard instead of a thread.
+/// A lock that is held until the guard is dropped. The hold belongs to the guard instead of a thread.
 ///
 /// Any thread may check the guard, call [`OwnedGuard::write`], pass the guard on and unlock it. The guard suits thread
 /// pools, rayon and tokio's `spawn_blocking`. `docs/worlds.md` of the repository has a table of these uses, and an example.
@@ -25,7 +25,7 @@ use crate::losses::Losses;
 ///   lock, the thread waits for itself. Share the guard instead (`&guard` or an `Arc`).
 /// * **The hold is renewed until the guard is dropped**, even after the thread that created the guard has ended. The hold of
 ///   a forgotten guard (`mem::forget`) is renewed until [`Client::shutdown`](crate::Client::shutdown) or the end of the
-///   process.
+///   process. A fixed lease is never extended.
 /// * **The guard has no conditions.** A [`Condition`](crate::Condition) needs a [`Guard`](crate::Guard) or [`Lock::lock`].
 ///
 /// Dropping the guard unlocks the lock within one [`command_timeout`](crate::Builder::command_timeout). An error of this
@@ -120,8 +120,8 @@ impl OwnedGuard {
 
     /// Unlocks the lock, and returns the error that a drop would only log.
     ///
-    /// After an error the hold has ended, and is no longer renewed. If the store still has the hold, a background thread
-    /// releases it.
+    /// After an error other than [`Error::Forked`](crate::Error::Forked), the hold has ended and is no longer renewed.
+    /// If the store still has the hold, a background thread releases it.
     ///
     /// # Errors
     ///
@@ -134,9 +134,9 @@ impl OwnedGuard {
     /// Unlocks without waiting for the server.
     ///
     /// For this process, the hold has ended when the call returns. A background thread sends a release request, and repeats
-    /// the request until the server confirms it or the lease ends. If the server replies, the lock is free within one
-    /// [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends. Errors are only
-    /// logged (feature `tracing`).
+    /// the request until the server confirms the release or the lease ends. If the server replies, the lock is free
+    /// within one [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends.
+    /// Errors are only logged (feature `tracing`).
     ///
     /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the client's last handle send the remaining requests
     /// for at most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its
@@ -206,8 +206,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::lock`] except [`Error::NotReentrant`](crate::Error::NotReentrant) and
-    /// [`Error::Upgrade`](crate::Error::Upgrade).
+    /// Those of [`Lock::lock`] except [`Error::NotReentrant`](crate::Error::NotReentrant),
+    /// [`Error::Upgrade`](crate::Error::Upgrade) and [`Error::Overlap`](crate::Error::Overlap).
     ///
     /// # Examples
     ///
