@@ -1,13 +1,13 @@
 //! Blocking, reentrant, self-renewing locks on Redis, with the contract of `java.util.concurrent.locks.Lock`.
 //!
-//! Threads of many processes share a [`Lock`] by its name. A background thread renews the lock while it is held, and an
-//! unlock wakes the waiters. The lock uses the wire format of Redisson's `RLock`, so Rust and Java processes exclude and
-//! wake each other.
+//! Threads of many processes share a [`Lock`] by its name. While a lock without a fixed lease is held, a background
+//! thread renews it. An unlock wakes waiters. The lock uses the wire format of Redisson's `RLock`, so Rust and Java
+//! processes exclude and wake each other.
 //!
-//! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the hold is lost while its
-//! thread continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the result of [`Guard::unlock`]
-//! report the loss. A hold may be lost right after any check. So a resource that must never serve two holders has to check
-//! a [fencing token](Guard::fencing_token).
+//! **A lock is a lease, not a mutex.** If the server is silent for too long or loses its data, the lock is lost while
+//! the thread that acquired it continues to work. [`Guard::is_valid`], [`Guard::lost`], [`Builder::on_lost`] and the
+//! result of [`Guard::unlock`] report the loss. The lock may be lost right after any check. So a resource that must
+//! never serve two holders has to check a [fencing token](Guard::fencing_token).
 //!
 //! ```no_run
 //! use redlatch::Client;
@@ -39,14 +39,14 @@
 //! | [`Lock::condition`] | a condition variable for threads that hold a lock |
 //! | [`Client::latch`] | a gate that opens when its count reaches 0, shared with Redisson |
 //!
-//! The README lists what a lock guarantees, and the pages in `docs/` of the repository.
+//! The README of the repository lists the guarantees of a lock, and links to the pages in `docs/`.
 //!
 //! # Features
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `tracing` | spans for waits and holds, and events for acquired, contended, renewed and lost locks, unknown outcomes and reconnects (target `redlatch`) |
-//! | `metrics` | counters, gauges and histograms, some labelled by class of lock, recorded through the crate `metrics` |
+//! | `metrics` | counters, gauges and histograms, some labelled by [class](Builder::lock_class), recorded through the crate `metrics` |
 //! | `tls` | `rediss://` and `mysqls://`: TLS with rustls, private certificate authorities and client certificates |
 //! | `mysql` | locks in a MySQL or MariaDB database: [`Lock`] with fencing tokens and transactions, row locks, optimistic updates (module `mysql`) |
 //! | `in-memory` | [`Client::in_memory`]: a Redis inside the process that runs the same scripts, for examples and tests; needs a C compiler |
@@ -114,7 +114,7 @@ pub use semaphore::{Permits, Semaphore};
 pub use store::{HealthWarning, Holder, LockInfo, LockKind, Severity};
 pub use survey::Locks;
 
-/// The code of the README and of the pages in `docs/` runs as doctests.
+/// Runs the code of the README and of these pages in `docs/` as doctests. `tests/worlds` does so for `docs/worlds.md`.
 #[cfg(doctest)]
 mod documents {
     macro_rules! pages {

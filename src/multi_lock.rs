@@ -11,27 +11,26 @@ use crate::stores::multi::{Member, MultiStore};
 
 /// Several locks that are acquired all together or not at all.
 ///
-/// The parts may be locks of any clients and kinds: two names on one server, names on several servers, a
-/// [`Redlock`](crate::Redlock), a row of a lock table. [`MultiLock::of`] returns a [`Lock`] like any other.
+/// The parts may be locks of any clients and kinds: two names on one server, names on several servers, a lock of a
+/// [`Redlock`](crate::Redlock), a lock in a database. [`MultiLock::of`] returns a [`Lock`] like any other.
 ///
-/// A multi-lock never waits while it holds a part. If another thread or process holds a part, the multi-lock releases the
-/// acquired parts, waits for a change of that part, and starts again. So two multi-locks cannot deadlock. The hold is valid
-/// while every part is valid. It is lost as soon as one part is lost. The wait time of a call is for all parts together.
+/// A multi-lock never waits while it holds a part. If another thread or process holds a part, the multi-lock releases
+/// the acquired parts, waits for an unlock, and starts again. So two multi-locks cannot deadlock. The hold is valid
+/// while every part is valid. The wait time of a call is for all parts together.
 ///
-/// A thread that holds a part separately cannot acquire the multi-lock. A thread that holds the multi-lock cannot acquire a
-/// part separately. Both calls return [`Error::Overlap`]. (Redisson's `RedissonMultiLock` re-enters the single locks
-/// instead.)
+/// A thread that holds a part separately cannot acquire the multi-lock. A thread that holds the multi-lock cannot
+/// acquire a part separately. Both calls return [`Error::Overlap`]. Redisson re-enters the part instead.
 ///
-/// A multi-lock does not queue for its parts in the store. It acquires a part only if the part is free at that moment:
+/// A multi-lock does not queue in the store. Some kinds of locks behave differently as parts:
 ///
-/// | part | difference from a single lock |
+/// | part | difference from the same lock alone |
 /// |---|---|
 /// | [`lock`](crate::Client::lock), a [`Redlock`](crate::Redlock), a lock in a database, another `MultiLock` | none |
 /// | [`token_lock`](crate::Client::token_lock) | the multi-lock is not reentrant ([`Error::NotReentrant`]) |
 /// | [`fenced_lock`](crate::Client::fenced_lock) | its token is not returned, because tokens of several locks have no order |
-/// | [`spin_lock`](crate::Client::spin_lock) | waits for unlock messages as [`lock`](crate::Client::lock) does |
-/// | [`fair_lock`](crate::Client::fair_lock) | is acquired only if its queue is empty |
-/// | a side of a [`ReadWriteLock`](crate::ReadWriteLock) | does not queue behind waiting writers, and readers do not queue behind it |
+/// | [`spin_lock`](crate::Client::spin_lock) | the multi-lock waits for unlock messages as for a [`lock`](crate::Client::lock) |
+/// | [`fair_lock`](crate::Client::fair_lock) | the multi-lock acquires it only if no thread waits for it |
+/// | a side of a [`ReadWriteLock`](crate::ReadWriteLock) | the multi-lock ignores waiting writers, and new readers ignore a waiting multi-lock |
 ///
 /// A multi-lock has no fencing token (`None`), no guarded writes ([`Guard::write`](crate::Guard::write)) and no
 /// [`Condition`](crate::Condition) ([`Error::Unsupported`]). Semaphores and latches cannot be parts.
@@ -57,15 +56,15 @@ impl MultiLock {
     /// Creates one lock that consists of several locks, without I/O.
     ///
     /// Create a multi-lock once and keep it, like a [`Client`](crate::Client): it has renewal threads of its own, which
-    /// start with its first acquisition and end when its last clone is dropped.
+    /// start with its first acquisition and end when its last clone and guard are dropped.
     ///
-    /// The name consists of the names of the parts. The lease is the shortest `watchdog_timeout` of their clients, or the
-    /// fixed lease that [`Lock::with_lease_time`] sets on the multi-lock. Fixed leases of the parts are ignored.
+    /// The name consists of the names of the parts. The lease is the shortest `watchdog_timeout` of the parts' clients,
+    /// or the fixed lease that [`Lock::with_lease_time`] sets on the multi-lock. Fixed leases of the parts are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are no locks, or if two are the same. If two clients reach one server under two
-    /// addresses, only an acquisition can notice that two locks are the same. It then returns this error.
+    /// [`Error::InvalidConfig`] if there are no locks, or if two locks have one name on one server and database. If two
+    /// clients reach this server under two addresses, only an acquisition returns this error.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

@@ -12,16 +12,16 @@ use crate::store::CountStep;
 
 /// A semaphore whose permits have ids and separate leases: Redisson's `RPermitExpirableSemaphore`.
 ///
-/// [`PermitSemaphore::acquire`] returns [`Permits`]. They are renewed until their drop releases them, as for a
-/// [`Semaphore`](crate::Semaphore). [`PermitSemaphore::acquire_id`] acquires a permit without a handle. Any process can
-/// release that permit by its id with [`PermitSemaphore::release_id`]. If no process does, the permit ends with its lease.
+/// [`PermitSemaphore::acquire`] returns a [`Permits`] handle. Its permits are renewed until the drop of the handle
+/// releases them. [`PermitSemaphore::acquire_id`] acquires a permit without a handle. Any process can release this
+/// permit by its id with [`PermitSemaphore::release_id`]. Without a release, the permit ends with its lease.
 ///
-/// * **Acquisitions wait until the semaphore has been set.** Call [`PermitSemaphore::try_set`] first. It has no effect on an
-///   existing semaphore.
+/// * **Acquisitions wait until the semaphore has been set.** Call [`PermitSemaphore::try_set`] first. The call has no
+///   effect on an existing semaphore.
 /// * A Redisson client expires permits by the clock of its own machine. **If that clock is some seconds ahead, fixed leases
 ///   end that many seconds too early.** Renewed permits with the default lease of 30 s tolerate a clock that is 20 s ahead.
-/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name uses the same
-///   counter in Redis.
+/// * **Use a separate name.** A [`Semaphore`](crate::Semaphore) or a [`Latch`](crate::Latch) of the same name uses the
+///   same key in Redis.
 /// * As for a [`Semaphore`](crate::Semaphore), acquisitions are not reentrant, and there is no order among processes.
 ///
 /// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates a semaphore without I/O. All semaphores of one name
@@ -53,11 +53,11 @@ pub struct PermitSemaphore {
 counter_methods!(PermitSemaphore);
 
 impl PermitSemaphore {
-    /// Returns the same semaphore with a fixed lease for permits that are acquired with a [`Permits`] handle.
+    /// Returns a new value for the same semaphore. A [`Permits`] handle from this value has the fixed lease `lease`.
     ///
-    /// Permits with a fixed lease are not renewed. They end after `lease` even if they were not released. If `lease` is not
-    /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`](crate::Error::InvalidLease). Defaults to no fixed
-    /// lease: the watchdog renews the permits.
+    /// Permits with a fixed lease are not renewed. They end after `lease` even without a release. If `lease` is not
+    /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`](crate::Error::InvalidLease). Without this method
+    /// the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
         // Only permits without a handle may be endless. `Duration::MAX` makes the acquisition return `InvalidLease`.
@@ -67,10 +67,10 @@ impl PermitSemaphore {
         PermitSemaphore { lock }
     }
 
-    /// Sets the total number of free and acquired permits, 0 ..= 2147483647. Creates the semaphore if none exists. Redisson
-    /// has this method as `setPermits`.
+    /// Sets the sum of free and acquired permits, 0 ..= 2147483647. Creates the semaphore if none exists. Redisson has
+    /// this method as `setPermits`.
     ///
-    /// If more than `permits` permits are acquired now, the number of free permits is negative until enough are released.
+    /// If more permits are acquired now, the number of free permits is negative until enough permits are released.
     ///
     /// # Errors
     ///
@@ -91,9 +91,9 @@ impl PermitSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is out of range, [`Error::Lost`](crate::Error::Lost)
-    /// or [`Error::Unknown`](crate::Error::Unknown) if the permit ended before the reply arrived, and those of
-    /// [`Semaphore::acquire`](crate::Semaphore::acquire).
+    /// [`Error::InvalidLease`](crate::Error::InvalidLease) if `lease` is out of range.
+    /// [`Error::Lost`](crate::Error::Lost) or [`Error::Unknown`](crate::Error::Unknown) if the permit ended before the
+    /// reply arrived. Other errors are those of [`Semaphore::acquire`](crate::Semaphore::acquire).
     pub fn acquire_id(&self, lease: Option<Duration>) -> Result<PermitId> {
         WaitLimit::without_end(None, |limit| self.acquire_id_within(lease, limit))
     }
@@ -131,8 +131,8 @@ impl PermitSemaphore {
     /// Releases a permit that any process acquired. Returns false if the permit was released before, has ended, or belongs
     /// to another semaphore.
     ///
-    /// If the permit belongs to a [`Permits`] handle, the handle loses it. The handle notices the loss at its next renewal
-    /// or, if it has a fixed lease, at its release.
+    /// If the permit belongs to a [`Permits`] handle, the handle is lost. The loss is noticed at the next renewal or,
+    /// with a fixed lease, at the release of the handle.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl PermitSemaphore {
     /// Sets the remaining lease of a permit to `lease`, 10 ms ..= 365 days, and returns whether the permit is taken. With
     /// `None` the permit gets a lease without an end.
     ///
-    /// Use this method only for permits without a handle. A handle renews its permits with its own lease, and a handle with
+    /// Use this method only for permits without a handle. A renewal of a handle overwrites the new lease. A handle with
     /// a fixed lease does not notice the new lease.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl PermitSemaphore {
     }
 
     /// Queries the remaining lease of a permit, in whole milliseconds. Returns `None` if the permit is not taken, and
-    /// [`Duration::MAX`] if its lease has no end.
+    /// [`Duration::MAX`] if neither its lease nor the semaphore has an end.
     ///
     /// # Errors
     ///

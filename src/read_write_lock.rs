@@ -6,25 +6,25 @@ use crate::lock::Lock;
 /// re-entry and losses. These rules concern both sides:
 ///
 /// - **Readers share, a writer is alone.** Each thread has a separate hold with a separate lease.
-/// - **A writer may read.** A thread that holds the write side may acquire the read side. If the thread then unlocks the
-///   write side, it keeps the read side, and other readers may enter. This is called a downgrade.
+/// - **A writer may read.** A thread that holds the write side may acquire the read side. If the thread then unlocks
+///   the write side, it keeps the read side, and other threads may acquire the read side. This is called a downgrade.
 /// - **A reader may not write.** A thread that holds only the read side would wait for itself on the write side. So the
 ///   write side returns [`Error::Upgrade`](crate::Error::Upgrade) at once.
-/// - **No side starves.** While a writer waits, a new reader queues behind that writer. When the writer unlocks, the
+/// - **No side starves.** While a writer waits, a new reader queues behind this writer. When a writer unlocks, the
 ///   waiting readers are next. A [`Lock::try_guard`] of the read side returns `None` while a writer waits. Redisson's
-///   readers and the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays the waiters
-///   behind it by 3 seconds.
+///   readers and the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays later
+///   waiters by 3 seconds.
 ///
-/// Use [`ReadWriteLock::prefer_readers`] if a thread that holds the read side waits for another thread to read. Otherwise
-/// the other thread could queue behind a waiting writer, and the writer waits for the holder of the read side: a deadlock.
+/// Use [`ReadWriteLock::prefer_readers`] if a reader waits until another thread acquires the read side. Otherwise a
+/// deadlock is possible: the other thread queues behind a waiting writer, and the writer waits for the reader.
 ///
 /// Redisson's read-write lock of the same name and prefix is the same lock. A renewal by Redisson sets the TTL of the key to
 /// Redisson's `lockWatchdogTimeout`. So [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than
 /// `lockWatchdogTimeout`. Both are 30 s by default.
 ///
 /// [`Client::read_write_lock`](crate::Client::read_write_lock) creates a read-write lock without I/O. A
-/// [`lock`](crate::Client::lock) of the same name is a lock of another kind: while one of the two is held, acquiring the
-/// other returns [`Error::WrongType`](crate::Error::WrongType). A read-write lock of a database client returns
+/// [`lock`](crate::Client::lock) of the same name is a lock of another kind: while either is held, an acquisition of
+/// the other one returns [`Error::WrongType`](crate::Error::WrongType). A read-write lock of a database client returns
 /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no read-write locks.
 ///
 /// # Examples
@@ -53,8 +53,8 @@ pub struct ReadWriteLock {
 impl ReadWriteLock {
     /// Returns the side that many threads may hold at a time, without I/O.
     ///
-    /// [`Lock::is_locked`] of this side returns whether any thread reads. [`Lock::force_unlock`] ends all read holds, unless
-    /// a thread holds the write side.
+    /// [`Lock::is_locked`] of this side returns whether any thread holds the read side. [`Lock::force_unlock`] ends all
+    /// holds of the read side. While a thread holds the write side, the call changes nothing.
     ///
     /// # Examples
     ///
@@ -74,8 +74,8 @@ impl ReadWriteLock {
 
     /// Returns the side that one thread holds alone, without I/O.
     ///
-    /// A thread that holds only the read side gets [`Error::Upgrade`](crate::Error::Upgrade). [`Lock::is_locked`] of this
-    /// side returns whether a thread writes. [`Lock::force_unlock`] ends the hold of that thread.
+    /// A thread that holds only the read side gets [`Error::Upgrade`](crate::Error::Upgrade). [`Lock::is_locked`] of
+    /// this side returns whether a thread holds it. [`Lock::force_unlock`] ends the holds of this thread on both sides.
     ///
     /// # Examples
     ///
@@ -92,7 +92,7 @@ impl ReadWriteLock {
     /// Returns the same lock, but its readers do not queue behind waiting writers. Redisson's readers do not queue either. A
     /// writer waits until no thread reads.
     ///
-    /// Use this variant for all readers and writers if a thread that holds the read side waits for another thread to read.
+    /// Use this variant for all readers and writers if a reader waits until another thread acquires the read side.
     ///
     /// # Examples
     ///

@@ -24,11 +24,11 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 
 /// Locks on several independent Redis masters. A lock is held while a majority of the masters grants it.
 ///
-/// A lock on one server ends with that server. After a failover it may be granted twice, because replication is
-/// asynchronous. Redlock sends each attempt to `n` independent masters. It acquires the lock if at least `n/2 + 1` of them
-/// grant the lock in time. So the lock survives the failure of a minority. The algorithm is that of the [Redis
-/// documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), including clock drift, delayed
-/// restarts, and renewal at a majority.
+/// A lock on a single server is lost if the server fails. After a failover the lock may be granted twice, because
+/// replication is asynchronous. Redlock sends each attempt to `n` independent masters. The attempt acquires the lock if
+/// at least `n/2 + 1` masters grant the lock in time. So the lock survives the failure of a minority. The algorithm is
+/// that of the [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/),
+/// including clock drift, delayed restarts, and renewal at a majority.
 ///
 /// [`Redlock::lock`] returns a [`Lock`] with the methods of every other lock.
 ///
@@ -36,28 +36,28 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 ///
 /// Two holds of one name are never valid at the same time, provided that
 ///
-/// * no node loses a granted key except by a restart, after which its grants do not count (it has no vote),
-/// * no node's clock gains more than the drift, which is 1 % of the lease plus 2 ms, and
+/// * no node loses a granted key, except in a restart after which it has no *vote* (its grants do not count),
+/// * during a lease, no node's clock gains more than 1 % of the lease plus 2 ms (the drift), and
 /// * no program calls [`Lock::force_unlock`].
 ///
-/// A node that loses a granted key by eviction, `FLUSHALL` or `DEL` keeps its vote. One such node breaks the promise,
-/// because two majorities may have only this node in common.
+/// A node that loses a granted key by eviction, `FLUSHALL` or `DEL` keeps its vote. One such node may break the
+/// promise, because two majorities may have only this node in common.
 ///
-/// The following nodes may have lost granted locks. So their grants do not count for one
+/// The following nodes may have lost granted locks. So they have no vote for one
 /// [`max_lease`](RedlockBuilder::max_lease):
 ///
-/// * a server that was replaced after this `Redlock` first connected, or restarted without `appendonly yes`,
-///   `appendfsync always` and `no-appendfsync-on-rewrite no` before and after;
-/// * a server that was started less than one `max_lease` before this `Redlock` first connects;
+/// * a server that restarted or was replaced after this `Redlock` first connected to it. It keeps its vote if it had
+///   `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no` before and after the restart;
+/// * a server that started less than one `max_lease` before this `Redlock` first connected to it;
 /// * a server whose replication ids show that it may have been a replica;
-/// * a server whose client was opened with sentinels or replicas, if new or restarted.
+/// * a server whose client was opened with sentinels or replicas, after the first connection and after each restart.
 ///
-/// Use masters without replicas. A cluster is refused. [`Redlock::check`] reports problems. All clients of the same nodes
-/// must have the same `max_lease`.
+/// Use masters without replicas. Nodes of a cluster are refused. [`Redlock::check`] reports problems. All clients of
+/// the same nodes must have the same `max_lease`.
 ///
-/// A Redlock is only a lease: a thread that pauses after a check of its hold does not notice that the hold ends during the
-/// pause. A quorum has **no fencing token**. A resource that must never see two holders needs another number to reject late
-/// writes, such as the version of the written row.
+/// A Redlock is only a lease: a thread that pauses after a check of its hold does not notice that the hold ends during
+/// the pause. A Redlock has **no fencing token**. A resource that must never see two holders needs another number to
+/// reject late writes, such as the version of the written row.
 ///
 /// # Examples
 ///
@@ -79,7 +79,7 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Creates a quorum with the default settings. Each client must belong to a different server.
+    /// Creates a `Redlock` with the default settings. Each client must belong to a different server.
     ///
     /// # Errors
     ///
@@ -98,8 +98,8 @@ impl Redlock {
         Lock::named(&self.inner, self.kind, name)
     }
 
-    /// Returns the oldest holds, the oldest waits and the connections of this quorum, without I/O. The result is empty in a
-    /// forked child.
+    /// Returns the oldest holds, the oldest waits and the connections of this `Redlock`, without I/O. The result is
+    /// empty in a forked child.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
     }
@@ -112,7 +112,7 @@ impl Redlock {
     }
 }
 
-/// The settings of a quorum.
+/// The settings of a [`Redlock`].
 ///
 /// # Examples
 ///
@@ -166,19 +166,19 @@ setters! {
     /// 10 ms ..= `max_lease`. Defaults to `max_lease`.
     watchdog_timeout(timeout: Duration) => watchdog_timeout = Some(timeout);
 
-    /// Sets how long a wait without a deadline continues while no majority of the nodes answers.
+    /// Sets how long a wait without a deadline continues while no majority of the nodes sends a usable reply.
     ///
     /// 1 ms ..= 1 day. Defaults to 30 s.
     outage_timeout(timeout: Duration) => outage_timeout = timeout;
 
     /// Sets how long a request waits for the reply of one node. After this time the node counts as silent.
     ///
-    /// The timeout should be well above a round trip. It should be small compared with the lease, because the wait for a
-    /// silent node shortens the validity of a hold. The time to connect to a node does not count, because connections are
-    /// made in the background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
+    /// The timeout should be well above a round trip. It should be small compared with the lease, because the wait for
+    /// a silent node shortens the validity of a hold. The time to connect to a node does not count, because connections
+    /// are opened in the background. 1 ms ..= 1 day. Defaults to 1/200 of the lease, at least 5 ms and at most 150 ms.
     node_timeout(timeout: Duration) => node_timeout = Some(timeout);
 
-    /// Sets the longest lease that any client requests from these nodes. A restarted node has no vote for this time.
+    /// Sets the longest lease that any client requests from these nodes. A node regains a lost vote after this time.
     ///
     /// A lock with a longer lease returns [`Error::InvalidLease`]. All clients of the same nodes must have the same value.
     /// 10 ms ..= 365 days. Defaults to 30 s.
@@ -186,11 +186,11 @@ setters! {
 
     /// Sets how many times the watchdog renews a hold.
     ///
-    /// After the last renewal the hold ends with its lease. It is reported as lost unless it was unlocked before. Defaults
-    /// to no limit.
+    /// After the last renewal the hold ends with its lease. Without an unlock, the hold is then reported as lost.
+    /// Defaults to no limit.
     max_extensions(extensions: u32) => max_extensions = Some(extensions);
 
-    /// Sets the hook that is called when a hold of the quorum is lost; see [`Builder::on_lost`](crate::Builder::on_lost).
+    /// Sets the hook for lost holds of the `Redlock`; see [`Builder::on_lost`](crate::Builder::on_lost).
     ///
     /// Defaults to no hook.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
@@ -198,7 +198,7 @@ setters! {
     /// Sets the class of a lock in metrics and events; see [`Builder::lock_class`](crate::Builder::lock_class).
     lock_class(class_of: impl for<'a> Fn(&'a str) -> &'a str + Send + Sync + 'static) => count_settings.class_of = Some(ClassOf(Arc::new(class_of)));
 
-    /// Sets the observer of the locks of this quorum; see [`Observer`].
+    /// Sets the observer of the locks of this `Redlock`; see [`Observer`].
     observer(observer: impl Observer) => count_settings.observer = Observed::by(Arc::new(observer));
 }
 
@@ -211,19 +211,19 @@ impl RedlockBuilder {
 
     /// Adds nodes: clients of different servers.
     ///
-    /// The connections and timeouts of each client apply to its node. All clients must have the same key prefix, which
-    /// applies to the names of the quorum. The watchdogs and `on_lost` hooks of the clients do not apply to holds of the
-    /// quorum. 1 ..= 64 nodes; 3 or 5 are usual. Defaults to none.
+    /// The `Redlock` uses the connections of the clients. All clients must have the same key prefix, which the
+    /// `Redlock` adds to the names of its locks. The `watchdog_timeout`, `outage_timeout` and `on_lost` of the clients
+    /// do not apply to the `Redlock`. 1 ..= 64 nodes; 3 or 5 are usual. Defaults to none.
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = Client>) -> RedlockBuilder {
         self.nodes.extend(nodes);
         self
     }
 
-    /// Gives each server its vote at the first connection: its grants count even if it started less than one `max_lease`
-    /// before, or may have replaced another server.
+    /// Gives each server its vote at the first connection, even if the server started less than one `max_lease` before,
+    /// or may have replaced another server.
     ///
-    /// Use this setting only for servers that are known to be new, as in tests and examples. Former replicas, and servers
-    /// that restart or fail over later, lose their vote as without this setting. Defaults to off.
+    /// Use this setting only for servers that are known to be new, as in tests and examples. A former replica has no
+    /// vote at first. Servers that restart or fail over later lose their vote as usual. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self
@@ -231,24 +231,24 @@ impl RedlockBuilder {
 
     /// Stores locks as the Redis documentation does: a string key with a random token.
     ///
-    /// Redlock libraries of other languages (redlock-py, pottery, redsync, …) use this format. A lock of such a program and
-    /// this lock exclude each other. This lock is not reentrant, and its waiters poll; see [`Client::token_lock`]. Defaults
-    /// to Redisson's hash, which is reentrant.
+    /// Redlock libraries of other languages (redlock-py, pottery, redsync, …) use this format. Their locks and the
+    /// locks of this `Redlock` exclude each other. The locks are not reentrant, and waiters poll; see
+    /// [`Client::token_lock`]. Defaults to Redisson's hash, which is reentrant.
     pub fn canonical(mut self) -> RedlockBuilder {
         self.kind = Kind::Token;
         self
     }
 
-    /// Creates the quorum.
+    /// Creates the `Redlock`.
     ///
-    /// This call queries the identity of each node, so that no server counts twice. An unreachable node is queried later.
-    /// The call logs a warning (feature `tracing`) if the number of nodes is even or less than three. [`Redlock::check`]
-    /// returns this warning.
+    /// This call queries the identity of each node, so that no server counts twice. An unreachable node is queried
+    /// later. If the number of nodes is even or less than three, the call logs a warning (feature `tracing`).
+    /// [`Redlock::check`] returns this warning.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] if a setting is invalid, if there are no nodes or more than 64, if their clients have
-    /// different key prefixes, if two nodes are the same server, or if a node is a database or a cluster.
+    /// different key prefixes, if two nodes are the same server, or if a node is a database or belongs to a cluster.
     pub fn build(self) -> Result<Redlock> {
         let (setting, range) = ("the nodes of a quorum", format!("1 ..= {MOST_NODES}"));
         check_within(setting, self.nodes.len(), 1..=MOST_NODES, &range)?;
@@ -270,12 +270,12 @@ impl RedlockBuilder {
         let command_timeouts = cores.iter().map(|inner| inner.timeouts.command_timeout);
         let timeouts = Timeouts {
             watchdog_timeout,
-            // One request of the quorum goes to all nodes, so the longest timeout of a node applies.
+            // Each request is sent to all nodes, so the longest timeout of a node applies.
             command_timeout: command_timeouts.max().unwrap_or(LEAST_TIMEOUT),
             outage_timeout: self.outage_timeout,
         };
         let nodes = self.nodes.iter().map(|client| {
-            // Keeps the client of the node open, because a thread of the client listens for messages of the node.
+            // Keeps the node's client open, because a thread of the client receives the messages of the node.
             let keep: Arc<dyn Any + Send + Sync> = Arc::clone(&client.inner) as _;
             Ok((client.as_node()?, keep))
         });

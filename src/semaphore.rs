@@ -14,13 +14,13 @@ use crate::store::CountStep;
 /// A number of permits under one name, which threads of many processes share.
 ///
 /// The format is that of Redisson's `RSemaphore`, and the behaviour is that of `java.util.concurrent.Semaphore`: an
-/// acquisition waits until enough permits are free, and takes them. The permits belong to the returned [`Permits`]. They are
-/// free again when the [`Permits`] are dropped, or one lease after their process died.
+/// acquisition waits until enough permits are free, and takes them. The permits belong to the returned [`Permits`]
+/// handle. They are free again when the handle is dropped, or one lease after the process has died.
 ///
-/// * **Acquisitions wait until the semaphore has been set.** Call [`Semaphore::try_set`] first. It has no effect on an
-///   existing semaphore.
-/// * The next acquisition or wait of any client of this library frees the permits of dead holders. **Redisson does not free
-///   them.**
+/// * **Acquisitions wait until the semaphore has been set.** Call [`Semaphore::try_set`] first. The call has no effect
+///   on an existing semaphore.
+/// * The permits of a dead holder become free when any client of this library next attempts to acquire permits.
+///   **Redisson does not free them.**
 /// * **Use a separate name.** A [`Latch`](crate::Latch) of the same name uses the same counter in Redis.
 ///   [`Lock::force_unlock`] of a [`token_lock`](crate::Client::token_lock) of the same name deletes the semaphore.
 /// * A semaphore is not reentrant: a thread that has permits and acquires more may wait for itself.
@@ -54,11 +54,11 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Returns a handle of the same semaphore. The permits that this handle acquires have a fixed lease.
+    /// Returns a new value for the same semaphore. Permits acquired through this value have the fixed lease `lease`.
     ///
-    /// Permits with a fixed lease are not renewed. They are free after `lease` even if they were not released. A lease
-    /// outside 10 ms ..= 365 days makes acquisitions return [`Error::InvalidLease`]. Defaults to no fixed lease: the
-    /// watchdog renews the permits.
+    /// Permits with a fixed lease are not renewed. They end after `lease` even without a release. If `lease` is not
+    /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`]. Without this method the watchdog renews the
+    /// permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
         let lock = self.lock.with_lease_time(lease);
@@ -77,8 +77,8 @@ impl Semaphore {
 
     /// Takes all free permits, and returns their number. The taken permits have no owner.
     ///
-    /// Afterwards the number of free permits is 0. A negative number of free permits is returned and becomes 0, as in
-    /// `java.util.concurrent`. The call also takes the permits of up to 5,000 dead holders.
+    /// Afterwards the number of free permits is 0. If the number was negative, the call returns the negative number, as
+    /// in `java.util.concurrent`. The call also takes the permits of up to 5,000 holders whose leases have ended.
     ///
     /// # Errors
     ///
@@ -107,9 +107,8 @@ macro_rules! counter_methods {
                 self.lock.set_permits(permits, None)
             }
 
-            /// Creates the semaphore as [`Semaphore::try_set`](crate::Semaphore::try_set) does, but it expires after `life`.
-            ///
-            /// `life` is 1 ms ..= 365 days. All permits end when the semaphore expires, even if their leases are longer.
+            /// Creates a semaphore as [`Semaphore::try_set`](crate::Semaphore::try_set) does. The semaphore expires
+            /// after `life`, 1 ms ..= 365 days. All permits then end, even if their leases are longer.
             ///
             /// # Errors
             ///
@@ -153,13 +152,13 @@ macro_rules! counter_methods {
             ///
             /// # Errors
             ///
-            /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire). Each is returned after one attempt.
+            /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire). Each error is returned after one attempt.
             #[must_use = "the permits are dropped, which releases them at once; bind them to a name"]
             pub fn try_acquire(&self, permits: u32) -> Result<Option<Permits>> {
                 self.lock.take_permits(permits, WaitLimit::once())
             }
 
-            /// Acquires permits, and waits for them at most `wait`; `None` if the wait ended without permits.
+            /// Acquires permits, and waits for them at most `wait`. Returns `None` if the wait ended without permits.
             ///
             /// If the server is slow, the call takes up to 250 ms longer than `wait`. A `wait` of zero makes one attempt.
             ///
@@ -174,10 +173,10 @@ macro_rules! counter_methods {
                 self.lock.take_permits(permits, limit)
             }
 
-            /// Queries the number of free permits, including those of dead holders; 0 if the semaphore was never set.
+            /// Queries the number of free permits, including permits whose lease has ended; 0 if no semaphore exists.
             ///
-            /// The number is negative after [`Semaphore::add_permits`](crate::Semaphore::add_permits) removed more permits
-            /// than were free, until holders have released enough permits.
+            /// If [`Semaphore::add_permits`](crate::Semaphore::add_permits) has removed more permits than were free,
+            /// the number is negative until holders have released enough permits.
             ///
             /// # Errors
             ///
@@ -190,18 +189,18 @@ macro_rules! counter_methods {
             /// Adds free permits, or removes free permits if `permits` is negative. Creates the semaphore if none exists.
             /// Redisson has this method as `addPermits`, and as `release` of its `RSemaphore`.
             ///
-            /// Use this method to change the total number of permits, and to free permits that were drained or forgotten
-            /// ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once. After a lost
-            /// reply the client sends it again with the same id, by which the server recognizes the repetition.
+            /// Use this method to change the total number of permits, and to free permits that were drained or
+            /// forgotten ([`Permits::forget`](crate::Permits::forget)). The server executes the request at most once,
+            /// even if the client repeats the request after a lost reply.
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if the number of free permits would
-            /// leave the range -2147483647 ..= 2147483647. The other errors are returned within one
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if `permits` or the new number
+            /// of free permits is outside -2147483647 ..= 2147483647. The other errors are returned within one
             /// [`command_timeout`](crate::Builder::command_timeout):
             ///
-            /// - [`Error::Unknown`](crate::Error::Unknown): no reply came. The request was executed once or not at all, so
-            ///   another call may add the permits a second time;
+            /// - [`Error::Unknown`](crate::Error::Unknown): no reply came. The request was executed once or not at all.
+            ///   Another call may add the permits a second time;
             /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted):
             ///   nothing was sent;
             /// - [`Error::Unavailable`](crate::Error::Unavailable): the server cannot serve now, and nothing was
@@ -288,7 +287,7 @@ impl Lock {
 ///
 /// The permits belong to this handle and not to a thread, so the handle can be sent to another thread. The permits are
 /// renewed until the drop, unless they have a fixed lease. The drop takes at most one
-/// [`command_timeout`](crate::Builder::command_timeout). It only logs an error (feature `tracing`), whereas
+/// [`command_timeout`](crate::Builder::command_timeout). The drop only logs an error (feature `tracing`).
 /// [`Permits::release`] returns the error.
 ///
 /// # Examples
@@ -332,34 +331,33 @@ impl Permits {
         self.guard.lost()
     }
 
-    /// Returns the id of the holder in the store: `permits*uuid:thread:hold`, or the concatenated permit ids of a
-    /// [`PermitSemaphore`](crate::PermitSemaphore).
+    /// Returns the id of this hold in the store: `permits*uuid:thread:hold`, where `permits` is the number of permits.
+    /// For a [`PermitSemaphore`](crate::PermitSemaphore) the id consists of the concatenated ids of the permits.
     pub fn visitor(&self) -> &VisitorId {
         self.guard.visitor()
     }
 
     /// Releases the permits, and returns the error that a drop would only log.
     ///
-    /// After an error a background thread releases the permits, or they are free one lease later.
+    /// After an error a background thread releases the permits. They are free one lease later at the latest.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if the permits were lost, and the errors of [`Lock::unlock`](crate::Lock::unlock) on
-    /// one server.
+    /// Those of [`Lock::unlock`](crate::Lock::unlock) on one server, such as [`Error::Lost`] if the permits were lost.
     pub fn release(self) -> Result<()> {
         self.guard.unlock()
     }
 
-    /// Drops the handle but leaves the permits taken. They then have no owner.
+    /// Drops the handle but leaves the permits taken. The permits then have no owner, and are not renewed.
     ///
-    /// Forgotten permits are not renewed. Those of a [`Semaphore`] stay taken even after the process dies, until any process
-    /// frees them with [`Semaphore::add_permits`]. Permits with ids end with their leases, or when
+    /// Permits of a [`Semaphore`] stay taken even after the process dies, until any process frees them with
+    /// [`Semaphore::add_permits`]. Permits with ids end with their leases, or when
     /// [`PermitSemaphore::release_id`](crate::PermitSemaphore::release_id) releases them.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the cause if the permits were lost, [`Error::Unknown`] if no reply came, and those of
-    /// [`Permits::release`]. After an error the permits either stay taken without an owner, or are free one lease later.
+    /// Those of [`Permits::release`]. After an error the permits stay taken without an owner, or are free one lease
+    /// later at the latest.
     pub fn forget(self) -> Result<()> {
         self.guard.forget()
     }

@@ -1,10 +1,10 @@
 //! Controls for the tests of a program that uses locks. This module needs the feature `test-util`. The feature `in-memory`
 //! adds the controls of an in-memory server.
 //!
-//! The tested code gets its [`Client`] as a parameter. The program passes a client of [`Client::open`], and a test passes a
-//! client of [`Client::in_memory`], which runs the same scripts and needs no server. [`Client::another`] creates a second
-//! client, as if in another process. [`Controls`] let time pass and inject faults. Each call of [`Client::in_memory`]
-//! creates a separate server, so tests can run in parallel.
+//! The tested code gets its [`Client`] as a parameter. The program passes a client of [`Client::open`]. A test passes a
+//! client of [`Client::in_memory`]: its server is in the process, and runs the same scripts. [`Client::another`]
+//! creates a second client of this server, as if in another process. [`Controls`] let time pass and inject faults. Each
+//! call of [`Client::in_memory`] creates a separate server, so tests can run in parallel.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The page `docs/testing.md` of the repository has an example for each kind of test.
+//! The page `docs/testing.md` of the repository names the control for each kind of test.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ use crate::stores::redis::in_memory::Faults;
 
 /// Control over a client and its in-memory server.
 ///
-/// Controls affect all clients of that server. For a client of any other server, only [`Controls::kill_watchdog`] has an
-/// effect.
+/// [`Controls::kill_watchdog`] affects only this client, which may be a client of any server. The other methods affect
+/// all clients of the in-memory server, and have no effect for a client of another server.
 #[derive(Debug)]
 pub struct Controls<'a> {
     client: &'a Client,
@@ -46,7 +46,7 @@ impl Controls<'_> {
         Controls { client }
     }
 
-    /// Makes the client's renewal thread panic. This method works for a client of any server.
+    /// Makes a watchdog thread of the client panic, as a bug would, so that all holds of the client are lost.
     pub fn kill_watchdog(&self) {
         self.client.inner.watchdog.die();
     }
@@ -59,14 +59,14 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 #[cfg(feature = "in-memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
 impl Controls<'_> {
-    /// Sets the clocks of the server and its clients ahead by `by` plus one millisecond.
+    /// Sets the clocks of the server and its clients ahead by `by`, in whole milliseconds, plus one millisecond.
     ///
-    /// Before the call returns, the clients make every renewal that fell due. Every hold whose validity has ended is lost,
-    /// and [`Guard::lost`](crate::Guard::lost) reports the loss. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
+    /// Before the call returns, every hold whose validity has ended is lost, and [`Guard::lost`](crate::Guard::lost)
+    /// reports the loss. The clients renew all other holds. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
     /// called soon after. Waiters attempt to acquire their locks again. The clock cannot be set back. Request timeouts,
-    /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. A [`Redlock`](crate::Redlock)
-    /// over the server has a separate clock, so its holds stay valid while their keys expire. For a Redlock, call
-    /// [`advance_clock`] as well.
+    /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. A
+    /// [`Redlock`](crate::Redlock) with this server as a node has another clock, so its holds stay valid while their
+    /// keys expire. For a Redlock, call [`advance_clock`] as well.
     ///
     /// # Examples
     ///
@@ -91,9 +91,9 @@ impl Controls<'_> {
 
     /// Removes the lock of this name from the server, as an eviction does, and makes all clients renew their holds at once.
     ///
-    /// When the call returns, the loss has been reported, even if the hold has a fixed lease. (On a real server, the holder
-    /// of a fixed lease notices the loss at its unlock, or when the lease ends.) A [`Redlock`](crate::Redlock) notices the
-    /// loss at its next renewal. [`Controls::expire`] removes a lock without notifying its holder.
+    /// When the call returns, the loss has been reported, even if the hold has a fixed lease. On a real server, the
+    /// holder of a fixed lease notices the loss at its unlock, or when the lease ends. A [`Redlock`](crate::Redlock)
+    /// notices the loss at its next renewal. [`Controls::expire`] removes a lock without notifying its holder.
     ///
     /// # Errors
     ///
@@ -126,10 +126,10 @@ impl Controls<'_> {
 
     /// Removes the lock of this name from the server, and returns whether the lock was held.
     ///
-    /// `name` is the name passed to [`Client::lock`], or the full name from [`Lock::name`](crate::Lock::name). No client is
-    /// notified. The holder's `is_valid` stays true until its next renewal or unlock. A waiter notices the free lock within
-    /// about a second. The holder's loss has the cause [`LossCause::Gone`](crate::LossCause::Gone), or
-    /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if another client has acquired the lock meanwhile.
+    /// `name` is the name passed to [`Client::lock`], or the full name from [`Lock::name`](crate::Lock::name). No
+    /// client is notified. The holder's `is_valid` stays true until its next renewal or unlock. A waiter notices the
+    /// free lock within about a second. The cause of the loss is [`LossCause::Gone`](crate::LossCause::Gone), or
+    /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if another holder has acquired the lock meanwhile.
     ///
     /// # Examples
     ///
@@ -164,8 +164,8 @@ impl Controls<'_> {
     /// Makes the server execute the next `count` requests without sending replies.
     ///
     /// The caller of such a request gets [`Error::Unknown`] at once, or [`Error::Unreachable`] for a query. A call that
-    /// waits for a lock continues to wait instead. Acquisitions, re-entries, unlocks, forced unlocks and queries count as
-    /// requests. Renewals, background releases and [`Lock::describe`] do not count.
+    /// waits for a lock continues to wait instead. All requests of locks, semaphores, latches and conditions count,
+    /// except renewals, background releases and [`Lock::describe`].
     ///
     /// # Examples
     ///
@@ -226,12 +226,12 @@ pub fn queue_length(lock: &Lock) -> usize {
     waits.iter().filter(|wait| wait.lock == key.lock).count()
 }
 
-/// Sets ahead the clock of this process that measures the validity of holds on real servers. A suspend of the machine has
-/// the same effect.
+/// Sets ahead the clock of this process, as a suspend of the machine does. This clock measures the validity of holds on
+/// real servers and of a [`Redlock`](crate::Redlock).
 ///
-/// All clients in this process share this clock, so call this function only in a process that runs one test. In-memory
-/// servers have separate clocks; see [`Controls::advance`]. Sleeping threads are not woken, as after a suspend. An expired
-/// hold is invalid at once, but its loss is reported at its next renewal. The clock cannot be set back.
+/// All clients of real servers in this process share this clock, so call this function only in a process that runs one
+/// test. In-memory servers have separate clocks; see [`Controls::advance`]. Sleeping threads are not woken. An expired
+/// hold is invalid at once, but its loss is reported at its next renewal or unlock. The clock cannot be set back.
 pub fn advance_clock(by: Duration) {
     crate::ground::clock::advance_process(by);
 }

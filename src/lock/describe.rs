@@ -33,13 +33,13 @@ impl Lock {
 
     /// Ends the hold with the id `visitor`, and returns whether that hold existed. Other holds stay.
     ///
-    /// The id comes from [`LockInfo::holders`], or from the `as_str` of a [`VisitorId`]. For a token lock, `visitor` is the
-    /// token, or the short form that [`Lock::describe`] shows: four characters, `…` and a hash. The call notifies waiters
-    /// like [`Lock::unlock`], and notifies the holder like [`Lock::force_unlock`].
+    /// The id comes from [`LockInfo::holders`] or [`VisitorId::as_str`]. For a token lock, `visitor` is the token, or
+    /// the short form that [`Lock::describe`] returns: four characters, `…` and a hash. The call notifies waiters like
+    /// [`Lock::unlock`], and notifies the holder like [`Lock::force_unlock`].
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if the request got no reply. The hold may then have ended or not. [`Error::Unsupported`] for a
+    /// [`Error::Unknown`] if the request got no reply. The hold may then have ended. [`Error::Unsupported`] for a
     /// [`MultiLock`](crate::MultiLock). Other errors are those of [`Lock::is_locked`].
     ///
     /// # Examples
@@ -75,7 +75,7 @@ impl Lock {
         }
     }
 
-    /// Returns the full token if `visitor` is a short form, otherwise `visitor` itself. `None`: no holder has such a token.
+    /// Returns `visitor`; for the short form of a token, the full token, or `None` if no holder has such a token.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;

@@ -19,17 +19,17 @@ use crate::stores::redis::flaw;
 
 /// A reentrant lock that threads of many processes share by its name.
 ///
-/// It keeps the contract of `java.util.concurrent.locks.Lock`. A held lock belongs to the thread that acquired it. This
-/// thread may acquire the lock again, which adds a level to its hold, and must unlock each level. A lock is a **lease, not a
-/// mutex**: the hold is lost if the server loses its data, or is unreachable until the lease ends. [`Guard`](crate::Guard),
-/// [`Lock::is_valid`] and [`Lock::lost`] report the loss.
+/// A `Lock` keeps the contract of `java.util.concurrent.locks.Lock`. An acquisition begins a *hold* of the acquiring
+/// thread. The thread may acquire the lock again, except for a `token_lock`. Each acquisition is a level of the hold,
+/// and needs an unlock. A lock is a **lease, not a mutex**: the hold is lost if the server loses its data, or is
+/// unreachable until the lease ends. [`Guard`](crate::Guard), [`Lock::is_valid`] and [`Lock::lost`] report the loss.
 ///
 /// [`Client::lock`](crate::Client::lock) and similar methods create a lock without I/O. Clones of a `Lock` are the same
-/// lock. Two `Lock` values of one client with the same name are also the same lock.
+/// lock. Two `Lock` values of one client with the same kind and name are also the same lock.
 ///
-/// The waiting threads of one client form a queue, and acquire the lock in the order of arrival. One request releases the
-/// lock and acquires it for the first waiter. A re-entry and a [`try_lock`](Lock::try_lock) bypass the queue. Only a
-/// `fair_lock` keeps an order among processes.
+/// The waiting threads of one client acquire the lock in the order of arrival, except for the read side of a read-write
+/// lock. A re-entry and a [`try_lock`](Lock::try_lock) do not wait for earlier threads. Among processes, only a
+/// `fair_lock` and the writers of a read-write lock have an order.
 ///
 /// [`Lock::guard`] and [`Lock::run`] unlock automatically. [`Lock::lock`] and [`Lock::unlock`] work like the Java methods of
 /// these names. `docs/migrate/redisson.md` of the repository compares the methods with those of Redisson.
@@ -112,10 +112,10 @@ impl Lock {
 
     /// Returns a new value for the same lock. Acquisitions through this value have the fixed lease `lease`.
     ///
-    /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A re-entry never shortens
-    /// the hold, which lasts until the leases of all its levels have ended. `lease` is 10 ms ..= 365 days. For a
-    /// [`Redlock`](crate::Redlock) its upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). With other values, an
-    /// acquisition returns [`Error::InvalidLease`]. Without this method the watchdog renews the hold.
+    /// A hold with a fixed lease is not renewed, and ends after `lease` even without an unlock. A re-entry never
+    /// shortens the hold: the hold lasts until the leases of all its levels have ended. `lease` is 10 ms ..= 365 days.
+    /// For a [`Redlock`](crate::Redlock) the upper bound is [`max_lease`](crate::RedlockBuilder::max_lease). With other
+    /// values, an acquisition returns [`Error::InvalidLease`]. Without this method the watchdog renews the hold.
     ///
     /// # Examples
     ///
@@ -133,16 +133,16 @@ impl Lock {
         self.with(|raw_lock| raw_lock.fixed_lease = Some(lease))
     }
 
-    /// Returns a new value for the same lock. Its waiters poll instead of listening for unlock messages. The first pause is
-    /// about `first`, and each further pause is twice as long, up to about `longest`.
+    /// Returns a new value for the same lock. Threads that wait through this value poll instead of listening for unlock
+    /// messages. The first pause is about `first`. Each further pause is twice as long, up to about `longest`.
     ///
-    /// Each pause is random, from 0.5 to 1.5 times its nominal length. Of the waiters in a client's queue, only the first
-    /// one polls. All clients should use the same pauses for a lock, because clients with longer pauses acquire it less
-    /// often. In a Redis Cluster without sharded pub/sub an unlock through the returned lock sends no message. Clients that
-    /// listen for messages may notice such an unlock up to one second later.
+    /// Each pause is random, from 0.5 to 1.5 times its nominal length. Of the waiters in a client's queue, only the
+    /// first one polls. All clients should use the same pauses for a lock, because clients with longer pauses acquire
+    /// it less often. In a Redis Cluster without sharded pub/sub an unlock through the new value sends no message.
+    /// Clients that listen for messages may notice such an unlock up to about one second late.
     ///
     /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. With other values, operations return
-    /// [`Error::InvalidConfig`]. Without this method a [`spin_lock`](crate::Client::spin_lock) pauses for 1 to 128 ms.
+    /// [`Error::InvalidConfig`]. A [`spin_lock`](crate::Client::spin_lock) has 1 ms and 128 ms by default.
     ///
     /// # Examples
     ///
@@ -191,20 +191,20 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// After an error the call has acquired nothing. A failed re-entry leaves the outer levels of the hold unchanged.
+    /// After an error the caller has acquired nothing. A failed re-entry leaves the outer levels of the hold unchanged.
     ///
     /// After [`outage_timeout`](crate::Builder::outage_timeout) without a usable reply the call returns one of these errors:
     ///
     /// - [`Error::Unreachable`]: the server was not reached, and nothing was sent;
     /// - [`Error::Exhausted`]: the client had no free connection, and nothing was sent;
     /// - [`Error::Unavailable`]: the server replied that it cannot serve now;
-    /// - [`Error::Unknown`]: a request got no reply. If the server executed it, a background thread releases the hold;
+    /// - [`Error::Unknown`]: a request got no reply. If it acquired a hold, a background thread releases the hold;
     /// - [`Error::NotReplicated`]: too few replicas acknowledged the hold, so the hold was released (only with
     ///   [`wait_replicas`](crate::Builder::wait_replicas));
     /// - [`Error::NoQuorum`]: too few nodes replied (only a [`Redlock`](crate::Redlock));
     /// - [`Error::NoTtl`]: the key of the lock exists and never expires.
     ///
-    /// These errors are returned at once:
+    /// The following errors end the wait at once:
     ///
     /// - [`Error::InvalidName`], [`Error::InvalidLease`]: the name or the fixed lease is invalid;
     /// - [`Error::NotReentrant`]: the thread already holds this [`token_lock`](crate::Client::token_lock);
@@ -212,16 +212,16 @@ impl Lock {
     ///   [`ReadWriteLock`](crate::ReadWriteLock));
     /// - [`Error::Overlap`]: the thread holds another lock that has a part in common with this lock (only with a
     ///   [`MultiLock`](crate::MultiLock));
-    /// - [`Error::InvalidConfig`]: two parts of a [`MultiLock`](crate::MultiLock) are the same lock, or the server of
-    ///   [`Client::open`](crate::Client::open) is a node of a cluster;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`]: the key has other data, or another program wrote to the hold;
+    /// - [`Error::InvalidConfig`]: the pauses of [`Lock::with_backoff`] are invalid, two parts of a `MultiLock` are the
+    ///   same lock, or the server of [`Client::open`](crate::Client::open) is a node of a cluster;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`]: the key has other data, or a hold count that is not a number;
     /// - [`Error::FenceRegressed`]: the new token is not larger than an earlier one (only a
     ///   [`fenced_lock`](crate::Client::fenced_lock));
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
-    /// - [`Error::Unsupported`]: the store has no locks of this kind, or the call is inside a transaction of this
-    ///   lock;
-    /// - [`Error::Unexpected`], `Error::Database`: the server sent an unexpected reply, or the lock table is missing
-    ///   or wrong;
+    /// - [`Error::Unsupported`]: the store has no locks of this kind, the server lacks a command, the thread is ending,
+    ///   or the call is inside a transaction of this lock;
+    /// - [`Error::Unexpected`], `Error::Database`: the server sent an unexpected reply, the lock table is missing or
+    ///   wrong, or the database reports another error;
     /// - [`Error::Closed`], [`Error::WatchdogDied`]: the client was shut down, or its renewal thread is not running;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn lock(&self) -> Result<()> {
@@ -271,13 +271,14 @@ impl Lock {
     /// Acquires the lock, waits for it at most `wait`, and returns whether it was acquired.
     ///
     /// If the server is slow, the call takes up to 250 ms more than `wait`. With a `wait` of zero the call makes one
-    /// attempt. The result is also false if the client had no free connection until the end of `wait`. If another waiter of
-    /// this client found the lock held just before the end of `wait`, this call makes no last attempt.
+    /// attempt. With a longer `wait`, the result is also false if the client has no free connection until the end of
+    /// `wait`. If another thread of this client got a reply about the lock shortly before that end, this call makes no
+    /// last attempt.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidWait`] if the end of the wait cannot be represented as an `Instant`. Other errors are those of
-    /// [`Lock::lock`]. Errors of an outage are returned after `wait` instead of the outage timeout.
+    /// [`Lock::lock`]. During an outage the error is returned after `wait`.
     pub fn try_lock_for(&self, wait: Duration) -> Result<bool> {
         let limit = self.raw_lock.limit(wait, None)?;
         Ok(self.raw_lock.acquire(limit)?.is_some())
@@ -299,15 +300,15 @@ impl Lock {
 
     /// Releases one level of the current thread's hold. The release of the last level frees the lock.
     ///
-    /// Call this method once for each acquisition. The method first releases levels of [`Lock::lock`]. If the hold has only
-    /// levels of guards, the call releases one of these, and its guard then has nothing to unlock.
+    /// Call this method once for each acquisition. If the hold has a level that [`Lock::lock`] acquired, the call
+    /// releases this level. Otherwise it releases the level of a guard, and this guard then has nothing to unlock.
     ///
-    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock: after
-    /// any error except [`Error::Unsupported`] and [`Error::Forked`] the thread no longer has this level. If the last level
-    /// failed to unlock, the hold is no longer renewed, and a background thread releases it in the store.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock:
+    /// the thread no longer has the level, unless the error is [`Error::Unsupported`], [`Error::InvalidConfig`] or
+    /// [`Error::Forked`]. If it was the last level, the hold is no longer renewed, and is released in the background.
     ///
-    /// If an unlock gets no reply, the client sends it once more. The second request succeeds if the hold no longer exists.
-    /// So `Ok` is also possible if the hold was lost just before the unlock, and the loss was not yet reported.
+    /// If an unlock gets no reply, the client may send it once more. The second request succeeds even if the hold no
+    /// longer exists. So `Ok` is also possible if the hold was lost, unnoticed, just before the unlock.
     ///
     /// # Errors
     ///
@@ -325,8 +326,8 @@ impl Lock {
     /// - [`Error::FenceRegressed`]: the lock was handed to a waiter of this client, and the waiter's token is not larger
     ///   than an earlier one;
     /// - `Error::Database`: the lock table was changed, or the database reports another error;
-    /// - [`Error::Unsupported`]: the call is inside a transaction of this lock in a database, or the thread is ending;
-    /// - [`Error::InvalidName`]: the name is invalid, so no thread can hold the lock;
+    /// - [`Error::Unsupported`]: the kind is unsupported, the thread is ending, or a transaction of this lock is open;
+    /// - [`Error::InvalidName`], [`Error::InvalidConfig`]: the name or the backoff is invalid;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn unlock(&self) -> Result<()> {
         let me = self.me()?;
@@ -349,8 +350,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if a request got no reply, or if only some locks of a [`MultiLock`](crate::MultiLock) were freed.
-    /// Other errors are those of [`Lock::is_locked`].
+    /// [`Error::Unknown`] if a request got no reply. After any error, some parts of a [`MultiLock`](crate::MultiLock)
+    /// may have been freed. Other errors are those of [`Lock::is_locked`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.raw_lock.ready()?;
         let RawLock { inner, key, .. } = &self.raw_lock;

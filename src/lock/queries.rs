@@ -20,10 +20,11 @@ impl Lock {
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the server did not reply, or the client had no free connection;
     /// - [`Error::Unavailable`], [`Error::NoQuorum`]: the server, or a majority of the nodes, cannot serve now;
     /// - [`Error::Permission`], [`Error::Untrusted`]: the user lacks a right, or a TLS certificate is not trusted;
-    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, or the
-    ///   server sent an unexpected reply;
+    /// - [`Error::WrongType`], [`Error::CorruptCount`], [`Error::Unexpected`]: the key is no lock of this kind, its
+    ///   hold count is not a number, or the server sent an unexpected reply;
     /// - `Error::Database`: the lock table is missing or wrong, or the database reports another error;
-    /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or the store has no locks of this kind;
+    /// - [`Error::InvalidName`], [`Error::InvalidConfig`], [`Error::Unsupported`]: the name, the address or another
+    ///   setting is invalid, or the store has no locks of this kind;
     /// - [`Error::Forked`]: the client was created before this process was forked.
     pub fn is_locked(&self) -> Result<bool> {
         Ok(self.inspect(None)?.is_locked)
@@ -52,7 +53,7 @@ impl Lock {
         Ok(self.count_of(owner)? > 0)
     }
 
-    /// Queries the store how many times the current thread holds the lock; 0 if the thread does not hold it.
+    /// Queries the store for the number of levels of the current thread's hold; 0 if the thread does not hold the lock.
     ///
     /// # Errors
     ///
@@ -69,8 +70,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for every lock that is not a `fair_lock`, because the store does not record all waiters of
-    /// such a lock. Other errors are those of [`Lock::is_locked`].
+    /// [`Error::Unsupported`] if the lock is not a `fair_lock`. Only for a `fair_lock` does the store record all
+    /// waiters. Other errors are those of [`Lock::is_locked`].
     ///
     /// # Examples
     ///
@@ -92,7 +93,7 @@ impl Lock {
         Ok(u32::try_from(waiters).unwrap_or(u32::MAX))
     }
 
-    /// Queries the store how long the lock stays held without a renewal; `None` if the lock is free.
+    /// Queries the store for the remaining lease of the lock, which a renewal may extend; `None` if the lock is free.
     ///
     /// # Errors
     ///
@@ -122,8 +123,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the current thread does not hold the lock. [`Error::InvalidName`], [`Error::Unsupported`] or
-    /// [`Error::Forked`] if the thread cannot hold this lock.
+    /// [`Error::NotHeld`] if the current thread does not hold the lock. [`Error::InvalidName`],
+    /// [`Error::InvalidConfig`], [`Error::Unsupported`] or [`Error::Forked`] as for [`Lock::unlock`].
     pub fn lost(&self) -> Result<Losses> {
         let hold = self.current_hold()?;
         Ok(Losses::of(hold, self.raw_lock.inner.pid))
