@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// The least time that a call keeps for a late wake-up and clean-up after its request; less if `command_timeout` is short.
+/// The least time that a call reserves for a late wake-up and clean-up; less if `command_timeout` is below 200 ms.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -180,8 +180,8 @@ impl ClientInner {
         poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);
-        // Closing the store may wait for a thread in `getaddrinfo`, which cannot be cancelled. So another thread closes the
-        // store.
+        // Closing the store may wait for a thread in `getaddrinfo`, which cannot be cancelled. So another thread closes
+        // the store, and this thread waits only until `at_last`.
         match sync::spawn("redlatch-close", move || store.close()) {
             Ok(closing) => join(closing, at_last),
             Err(_) => self.store.close(),

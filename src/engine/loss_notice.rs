@@ -31,8 +31,8 @@ pub(crate) struct LossNotice {
 struct NoticeState {
     loss: Option<Loss>,
     has_ended: bool,
-    /// The channels of listeners, by number. Each channel has capacity for one loss. A release of the hold closes the
-    /// channels.
+    /// The channels of listeners, by number. Each channel has capacity for one loss. A release without a reported loss
+    /// closes the channels.
     channels: BTreeMap<u64, Sender<Loss>>,
     next_channel: u64,
 }

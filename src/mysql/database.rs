@@ -17,7 +17,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`, and those of [`Client::check_schema`].
+    /// [`Error::Permission`](crate::Error::Permission) without the right `CREATE`,
+    /// [`DatabaseError::WaitTimeout`](crate::mysql::DatabaseError::WaitTimeout) while another session alters a table,
+    /// and those of [`Client::check_schema`].
     ///
     /// # Examples
     ///
@@ -38,10 +40,10 @@ impl Client {
     /// - [`DatabaseError::Schema`](crate::mysql::DatabaseError::Schema): a table is missing or wrong; the error contains the
     ///   reason;
     /// - [`Error::Unsupported`](crate::Error::Unsupported): the client is not for a database;
-    /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Exhausted`](crate::Error::Exhausted),
-    ///   [`Error::Unavailable`](crate::Error::Unavailable), [`Error::Permission`](crate::Error::Permission),
-    ///   [`DatabaseError::Sql`](crate::mysql::DatabaseError::Sql), [`Error::Unexpected`](crate::Error::Unexpected):
-    ///   the server could not be queried;
+    /// - [`Error::Unreachable`](crate::Error::Unreachable), [`Error::Untrusted`](crate::Error::Untrusted),
+    ///   [`Error::Exhausted`](crate::Error::Exhausted), [`Error::Unavailable`](crate::Error::Unavailable),
+    ///   [`Error::Permission`](crate::Error::Permission), [`DatabaseError::Sql`](crate::mysql::DatabaseError::Sql),
+    ///   [`Error::Unexpected`](crate::Error::Unexpected): the server could not be queried;
     /// - [`Error::Forked`](crate::Error::Forked): the client was created before this process was forked.
     pub fn check_schema(&self) -> Result<()> {
         self.tables()?.check_schema()

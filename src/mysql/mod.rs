@@ -1,6 +1,6 @@
 //! Row locks, optimistic updates and transactions in MySQL and MariaDB. Feature `mysql`.
 //!
-//! All of them need a client of a `mysql://` or `mysqls://` URL. Their methods are
+//! All of them need a client that was opened with a `mysql://` or `mysqls://` URL. The methods are
 //! [`Client::row_lock`](crate::Client::row_lock), [`Client::lock_many`](crate::Client::lock_many),
 //! [`Client::versioned`](crate::Client::versioned) and [`Guard::transaction`](crate::Guard::transaction).
 //!

@@ -25,8 +25,8 @@ impl RowTarget {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a name is invalid. A valid name is a letter or `_`, followed by letters, digits, `_` and
-    /// `$`, and has at most 64 characters.
+    /// [`Error::InvalidConfig`] if a name is invalid. A valid name is an ASCII letter or `_`, followed by ASCII
+    /// letters, digits, `_` and `$`, and has at most 64 characters.
     pub fn table(table: &str, key: &str) -> Result<RowTarget> {
         let keyed = Some(KeyedTable::new(table, key)?);
         Ok(RowTarget { keyed })
@@ -68,8 +68,8 @@ impl Wait {
 pub enum Isolation {
     /// The default. Each statement sees all earlier commits, and locks only the rows that it finds.
     ReadCommitted,
-    /// All reads see one snapshot, and locks include the gaps between rows. Use this level with `binlog_format=STATEMENT`,
-    /// which does not permit [`Isolation::ReadCommitted`].
+    /// Plain reads see one snapshot, and locks include the gaps between rows. Use this level with
+    /// `binlog_format=STATEMENT`, which does not permit [`Isolation::ReadCommitted`].
     RepeatableRead,
     /// Reads lock the rows that they read.
     Serializable,
@@ -126,7 +126,7 @@ impl RowLock {
         lock
     }
 
-    /// Returns the same lock with another idle limit for its transactions, in whole seconds.
+    /// Returns the same lock with another idle limit for its transactions, in whole seconds, at least 1.
     ///
     /// If no statement runs for this time, the server ends the transaction, and the holder gets
     /// [`DatabaseError::TransactionLost`]. With `None` the limit of the server applies, by default eight hours. Defaults to
@@ -153,8 +153,8 @@ impl RowLock {
     ///   is not for a database;
     /// - [`Error::InvalidName`], [`Error::InvalidWait`]: the name of a named row is longer than 255 bytes, or the end of the
     ///   wait cannot be represented;
-    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the server was not
-    ///   reached, cannot serve now, or closed the connection;
+    /// - [`Error::Unreachable`], [`Error::Untrusted`], [`Error::Unavailable`], [`DatabaseError::TransactionLost`]: the
+    ///   server was not reached, TLS failed, the server cannot serve now, or it closed the connection;
     /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, the server
     ///   reports an error without a variant of its own, or sent an unexpected reply;
     /// - [`Error::Closed`]: the client was shut down;

@@ -50,8 +50,8 @@ impl Tx<'_> {
     ///
     /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit the statement;
     /// - [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`]: another transaction has locked a row;
-    /// - [`DatabaseError::TransactionLost`]: the connection was lost. The server rolls the transaction back when it notices
-    ///   the loss;
+    /// - [`DatabaseError::TransactionLost`]: the connection was lost, or the statement got no reply in time and the
+    ///   connection was closed. The server then rolls the transaction back;
     /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
     ///   refused the statement; the error contains the server's message;
     /// - [`Error::Forked`]: in a forked child.
@@ -68,8 +68,8 @@ impl Tx<'_> {
 
     /// Runs a query and returns its rows, each as one value, a tuple or a [`Row`](crate::mysql::Row).
     ///
-    /// A numeric type parses the bytes of a BIT, BINARY or BLOB column as digits. Read such a column as `Vec<u8>`, or
-    /// convert it on the server: `SELECT flags + 0`.
+    /// If a requested type is a number, the bytes of a BIT, BINARY or BLOB column are parsed as digits. Read such a
+    /// column as `Vec<u8>`, or convert it on the server: `SELECT flags + 0`.
     ///
     /// # Errors
     ///
@@ -143,9 +143,9 @@ impl Guard {
     /// - [`Error::Exhausted`]: no connection became free within the
     ///   [`command_timeout`](crate::Builder::command_timeout), and `work` did not run;
     /// - [`Error::Unsupported`]: the lock is not in a database, or another transaction of this hold is open;
-    /// - [`Error::Unreachable`], [`Error::Unavailable`], [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`],
-    ///   [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server was not reached or
-    ///   refused a statement, and nothing was written;
+    /// - [`Error::Unreachable`], [`Error::Untrusted`], [`Error::Unavailable`], [`Error::Permission`],
+    ///   [`Error::Unexpected`], [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`], [`DatabaseError::Schema`],
+    ///   [`DatabaseError::Sql`]: the server was not reached, or replied with an error, and nothing was written;
     /// - [`Error::Forked`]: in a forked child.
     ///
     /// # Examples

@@ -68,8 +68,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a column is named twice or a name is invalid. A valid name is a letter or `_`, followed
-    /// by letters, digits, `_` and `$`, and has at most 64 characters.
+    /// [`Error::InvalidConfig`] if a column is named twice or a name is invalid. A valid name is an ASCII letter or
+    /// `_`, followed by ASCII letters, digits, `_` and `$`, and has at most 64 characters.
     pub fn versioned(
         &self,
         table: &str,
@@ -124,8 +124,8 @@ impl Versioned {
     /// - [`DatabaseError::Schema`]: the table is missing, is not InnoDB, has another primary key, or lacks a column;
     /// - [`Error::Unsupported`]: the key does not fit the type of the primary key (such as text for a number), or the client
     ///   is not for a database;
-    /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`]: the server was not reached, the client
-    ///   had no connection free, or the server cannot serve now;
+    /// - [`Error::Unreachable`], [`Error::Untrusted`], [`Error::Exhausted`], [`Error::Unavailable`]: the server was not
+    ///   reached, TLS failed, the client had no connection free, or the server cannot serve now;
     /// - [`Error::Permission`], [`DatabaseError::Sql`], [`Error::Unexpected`]: the user lacks a right, the server
     ///   reports an error without a variant of its own, or sent an unexpected reply;
     /// - [`DatabaseError::WaitTimeout`]: another session alters the table or has locked it;
@@ -137,8 +137,8 @@ impl Versioned {
         Ok(found.map(|row| VersionedRow { key, row }))
     }
 
-    /// Writes `changes` if the row is unchanged since `seen` was read. Returns whether it wrote them; false also if the row
-    /// was deleted.
+    /// Writes `changes` if the row is unchanged since `seen` was read. Returns false, and writes nothing, if the row
+    /// was changed or deleted.
     ///
     /// # Errors
     ///
@@ -154,14 +154,15 @@ impl Versioned {
 
     /// Reads the row, lets `work` compute changes, and writes them. Starts again if another writer changed the row.
     ///
-    /// `work` may run several times, so it should only read and calculate. From the second conflict on, the call pauses for
-    /// 1 to 20 ms before each attempt. The attempts run outside of any transaction.
+    /// `work` may run several times, so it should only read and calculate. From the second conflict on, the call pauses
+    /// for 1 to 20 ms before each attempt. The attempts run outside of any transaction.
     ///
     /// # Errors
     ///
-    /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no row has
-    /// this key; [`Error::Closed`] if the client is shut down meanwhile; and those of [`Versioned::try_update`]. After
-    /// [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`] the call makes another attempt instead.
+    /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no
+    /// row has this key; [`Error::Closed`] if the client is shut down during a pause; and those of
+    /// [`Versioned::try_update`]. After [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`] another attempt
+    /// follows.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,

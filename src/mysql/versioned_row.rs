@@ -42,7 +42,7 @@ pub struct Outcome<T> {
 impl VersionedRow {
     /// Returns the value of a column.
     ///
-    /// A numeric type parses the bytes of a BIT, BINARY or BLOB column as digits. Read such a column as `Vec<u8>`.
+    /// If `T` is a number, the bytes of a BIT, BINARY or BLOB column are parsed as digits. Read them as `Vec<u8>`.
     ///
     /// # Errors
     ///

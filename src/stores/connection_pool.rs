@@ -1,7 +1,7 @@
 //! The connections of one client to one server, in the slots of an `r2d2` pool.
 //!
-//! A new slot is empty. The borrower opens a connection by the deadline of its request, and leaves the connection in the
-//! slot. So the pool itself does no I/O. It limits the number of connections, queues borrowers and closes idle connections.
+//! A new slot is empty. The borrower opens a connection by the deadline of its request, and leaves the connection in
+//! the slot. The pool itself never connects. It counts the slots, queues borrowers and closes idle connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -58,7 +58,7 @@ pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 pub(crate) struct Slots<C: Send + 'static> {
     size: u32,
     settings: PoolSettings,
-    /// `None` until the first slot is borrowed.
+    /// `None` until the first slot is borrowed, and after [`Slots::close`].
     pool: Mutex<Option<r2d2::Pool<Empty<C>>>>,
     is_closed: AtomicBool,
     pid: u32,

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::ground::{sync, time};
 use crate::stores::connection_pool::{Slot, Slots};
 
-/// A request that waits for a connection keeps at least this time for its reply, or half of its remaining time if that is
-/// less.
+/// A request that waits for a connection keeps at least this time for its reply, or half of its remaining time if the
+/// half is shorter.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
 /// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline, because a

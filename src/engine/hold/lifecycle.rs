@@ -168,7 +168,7 @@ impl Hold {
     }
 }
 
-/// Counts and reports the end of a hold when dropped. The mutex of the hold must be unlocked first.
+/// Dropping this value counts and reports the end of the hold. The mutex of the hold must be unlocked first.
 pub(super) struct EndNotice<'a> {
     hold: &'a Hold,
     /// The age of the hold; `None` if no thread got it.

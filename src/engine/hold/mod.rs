@@ -139,8 +139,8 @@ impl Hold {
         state.may_outlast = true;
     }
 
-    /// Sets the class, the clock of the store and the fencing token. For some kinds of lock, other clients may shorten the
-    /// lease of the key to `least`. Holds of these locks are renewed at least as often as holds with a lease of `least`.
+    /// Sets the class and the fencing token. For some kinds of lock, other clients may shorten the lease of the key.
+    /// Holds of these locks are renewed at least as often as holds with a lease of `least`.
     pub(crate) fn set_store(&mut self, class: ClassId, fence: Option<u64>, least: Duration) {
         self.class = Some(class);
         self.fence = fence.and_then(NonZeroU64::new);
@@ -347,8 +347,8 @@ impl Hold {
         are_alike && (state.levels.len() == 1 || !guards)
     }
 
-    /// Removes all levels. Returns the claim that the caller has to release, and the leases of the levels. Fails with the
-    /// cause if the hold was lost.
+    /// Removes all levels. Returns the claim that the caller has to release, and the leases of the levels. Fails if the
+    /// hold was lost or released.
     pub(crate) fn release_all_levels(&self) -> Result<(Claim, Leases), LossCause> {
         let mut state = self.state.lock();
         match &state.phase {

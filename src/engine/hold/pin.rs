@@ -14,8 +14,8 @@ use crate::ground::claim::Claim;
 use crate::ground::clock::BootInstant;
 
 impl Hold {
-    /// Notes that a transaction has locked the row of this database lock. Until [`Hold::unpin`], the hold neither expires by
-    /// the clock nor is renewed. Returns false if the hold has ended, or if another transaction has locked the row.
+    /// Notes that a transaction has locked the row of this database lock. Until [`Hold::unpin`], the hold is not
+    /// renewed, and not lost when its validity ends. Returns false if the hold has ended or is already pinned.
     pub(crate) fn pin(&self) -> bool {
         let mut state = self.state.lock();
         let is_free = matches!(state.phase, Phase::Held) && state.pinned_since().is_none();

@@ -25,8 +25,8 @@ pub(crate) enum DueAction {
     Waits,
     /// Report the loss: the validity has ended.
     Lapsed(LossCause),
-    /// Check the hold later, because a transaction has locked its row, or its thread has ended. A hold without a thread is
-    /// not renewed, so its lock becomes free within one lease.
+    /// Check the hold later, because a transaction has locked its row, its owner was dropped, or its leases have ended.
+    /// A hold without an owner is not renewed, so its lock becomes free within one lease.
     Idle,
     Over,
 }

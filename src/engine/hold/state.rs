@@ -22,7 +22,7 @@ pub(super) struct Level {
 
 /// | phase | entered by | valid | renewed | leads to |
 /// |---|---|---|---|---|
-/// | Held | the grant | until `valid_until` | yes | Released, Lost |
+/// | Held | the grant | until `valid_until` | see `is_looked_after` | Released, Lost |
 /// | Released | the release of the last level, before its request | no | no | Lost, if the release finds the hold gone |
 /// | Lost | the store reports the loss, `valid_until` has passed, or the watchdog died | no | no | – |
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) levels: SmallVec<[Level; 1]>,
     pub(super) valid_until: BootInstant,
-    /// When the request that set `valid_until` was sent.
+    /// When the request that last extended `valid_until` was sent.
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
     /// The last id of a level or a request in flight.

@@ -55,7 +55,7 @@ pub(super) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InFlightId(pub(super) u32);
 
-/// If a hold has this many requests in flight, those whose reply is no longer awaited are merged.
+/// If a hold has this many requests in flight, the requests whose reply is no longer awaited are merged.
 pub(super) const MOST_IN_FLIGHT: usize = 8;
 
 pub(super) fn end_of_validity(sent: BootInstant, lease: Duration) -> BootInstant {

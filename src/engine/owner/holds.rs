@@ -20,11 +20,11 @@ pub(super) struct ByName {
     pub(super) stacks: BTreeMap<LockKey, Stack>,
     /// The number of holds that the owner began. It may wrap around.
     begun: u32,
-    /// The number of names at which old entries are removed.
+    /// When the owner has this many lock names, old stacks are removed.
     pub(super) sweep_at: usize,
 }
 
-/// If a lost hold is not unlocked, its owner keeps it at least until the owner has begun this many later holds.
+/// If the last lost hold of a lock is not unlocked, its owner keeps it at least until this many later holds have begun.
 pub(super) const LOSSES_KEPT: u32 = 256;
 
 /// With fewer lock names than this, only the owner's first hold calls `ByName::sweep`.
@@ -77,8 +77,8 @@ impl OwnerHolds {
         self.stacks.lock().stacks.get(key)?.current.clone()
     }
 
-    /// Returns the name of a held lock that has a member in common with the lock `key`. `parts` are the members of a
-    /// `MultiLock`. Any other lock has itself as its only member.
+    /// Returns the name of a held lock that overlaps with the lock `key`: they have a member in common, or members that
+    /// exclude each other. `parts` are the members of a `MultiLock`. Any other lock is its own only member.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
         let whole_of = self.parts.lock();
         if parts.is_none() && whole_of.is_empty() {

@@ -1,4 +1,4 @@
-//! The owners of holds: threads, `OwnedGuard`s, and permits of semaphores. Threads can pass guards and permits on.
+//! The owners of holds: threads, `OwnedGuard`s and semaphore permits. Threads can pass `OwnedGuard`s and permits on.
 
 mod holds;
 #[cfg(test)]
@@ -23,8 +23,8 @@ pub(crate) struct Owner {
     pub(crate) held: OwnerHolds,
 }
 
-/// The living owners by process id and owner id. The process id separates the owners of a forked child from those of its
-/// parent.
+/// The living owners, except owners of permits, by process id and owner id. The process id separates the owners of a
+/// forked child from the owners of its parent.
 static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
 
 type Owners = BTreeMap<(u32, u64), Weak<Owner>>;

@@ -142,7 +142,7 @@ impl RawLock {
         })
     }
 
-    /// Returns the calling thread and its hold. Fails if this lock has no conditions.
+    /// Returns the calling thread and its hold. Fails if the thread has no hold, or if this lock has no conditions.
     fn held_with_conditions(&self) -> Result<(Arc<Owner>, Arc<Hold>)> {
         self.ready()?;
         self.inner.store.redis_for(&self.key.lock)?;
@@ -253,7 +253,7 @@ impl Place<'_> {
         reason
     }
 
-    /// Leaves the queue in the background. If this waiter may have been signalled, another waiter gets the signal.
+    /// Leaves the queue in the background. If `was_told`, another waiter gets a signal that this waiter had received.
     fn pass_on(&self, was_told: bool) {
         let RawLock { inner, key, .. } = self.raw_lock;
         let place = EntryInDoubt {

@@ -59,7 +59,7 @@ impl std::panic::RefUnwindSafe for RawLock {}
 pub(crate) struct Entry {
     pub(crate) hold: Arc<Hold>,
     pub(crate) level: LevelId,
-    /// The hold is renewed until this owner is dropped.
+    /// Renewals of the hold end when this owner is dropped.
     pub(crate) owner: Arc<Owner>,
 }
 

@@ -46,7 +46,6 @@ impl RawLock {
                 self.give_level_back(hold, &claim, in_flight_id, deadline)
             }
             ReleasePlan::Expired(claim) => {
-                // The leases of the remaining levels have ended. The levels are reported as lost, and the lock is freed.
                 self.inner.watchdog.report_expired(hold);
                 self.release_whole(hold, &claim, deadline)
             }

@@ -19,8 +19,9 @@ use crate::store::{Granted, InDoubt, Outcome, Refusal, StoreEntry};
 pub(super) struct LockVisit<'a> {
     raw_lock: &'a RawLock,
     me: Arc<Owner>,
-    /// The visitor id of all attempts, for kinds of lock where a refused attempt leaves a queue entry in the store. For
-    /// other kinds, each attempt has its own id. So an in-doubt attempt can be resolved while the next one runs.
+    /// The visitor id of the next attempt, for kinds of lock where a refused attempt leaves a queue entry in the store.
+    /// For other kinds, and after an in-doubt attempt, the next attempt gets a new id. So an in-doubt attempt can be
+    /// resolved while the next one runs.
     visitor: Option<VisitorId>,
     was_refused: bool,
     /// True if this wait may make more than one attempt.
@@ -96,8 +97,8 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.begin() {
             self.discard(&hold);
-            // No thread of this client holds the lock now. The watchdog does not watch this hold any more, so it would not
-            // wake the queue.
+            // No thread of this client holds the lock now. The watchdog no longer watches this hold, so the watchdog
+            // would not wake the queue.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -160,8 +161,8 @@ impl<'a> LockVisit<'a> {
         let is_first_of_several = self.raw_lock.parts().is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // With an `open_wait`, this waiter has joined the client's queue, if there is one. It now attempts as the
-                // first of that queue, so it may take a queue entry in the store.
+                // With an `open_wait`, this waiter has joined the client's queue, if there is one. Usually, only the
+                // first waiter of that queue attempts. So this waiter may take a queue entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },

@@ -1,8 +1,8 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
 //! A waiter attempts, subscribes, attempts a second time and then sleeps. In this order, the waiter misses no release
-//! between a refusal and its sleep. After a wake-up, a waiter attempts before it checks its deadline. After transient
-//! errors, a waiter retries until its deadline, or for `outage_timeout` if it has none. `next_step.rs` decides each step.
+//! between a refusal and its sleep. After a wake-up, a waiter that may attempt does so before it checks its deadline.
+//! After transient errors, a waiter retries until its deadline. Without a deadline, it retries for `outage_timeout`.
 
 mod limit;
 mod next_step;
@@ -69,12 +69,12 @@ pub(crate) struct Polling {
     pub(crate) longest: Duration,
 }
 
-/// Waits until an attempt succeeds, the limit is reached, or an attempt fails with a permanent error.
+/// Waits until an attempt or a hand-off succeeds, the limit is reached, or the wait fails.
 ///
-/// `Ok(None)` means that the waiter was refused, or got no connection, until the limit. A waiter joins the client's queue if
-/// the queue is busy, or after a first attempt without success. In the queue, the waiter sleeps until it is the first one or
-/// the lock is handed off to it. At its deadline, a waiter makes a last attempt. A waiter behind the first skips this
-/// attempt if the queue recently got a usable reply.
+/// `Ok(None)` means that the waiter was refused, or got no connection, until the limit. A waiter joins the client's
+/// queue if the queue is busy, or after a first attempt without success. In the queue, the waiter sleeps until it is
+/// the first one or the lock is handed off to it. At its deadline, a waiter makes a last attempt. A waiter behind
+/// another waiter or behind a holder of this client skips the last attempt if the queue recently got a usable reply.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -93,7 +93,7 @@ pub(crate) fn wait<V: Visit>(
     let polls = polling.map(|it| Backoff::between(it.first, it.longest));
     let begun = limit.time();
     let outcome = match wait.run(polls.unwrap_or_else(Backoff::of_polls), limit, begun) {
-        // All connections of the client were in use until the wait's time limit, so the result is a timeout.
+        // The last attempt got no connection before the deadline of the wait, so the result is a timeout.
         Err(error) if is_exhausted(&error) && limit.time().has_waited(begun.now) => Ok(None),
         outcome => outcome,
     };
@@ -176,15 +176,15 @@ impl<V: Visit> Wait<'_, V> {
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // A message wakes only the listener that subscribed first. This waiter is now the last of the queue and may not
-            // attempt, so it leaves the messages to other listeners.
+            // A message wakes only the listener that subscribed first. This waiter is now the last of the queue, and
+            // may have to wait for its turn. So this waiter leaves the messages to other listeners.
             self.sleeper.unsubscribe();
             self.join(false);
         }
         entry
     }
 
-    /// Sleeps until `until`, or until the lock is handed off to this waiter. Consumes no messages.
+    /// Sleeps until `until`, or until the lock is handed off to this waiter. Ignores messages.
     fn rest(&mut self, until: Instant) -> Result<()> {
         while self.sleeper.sleep_past_messages(until)? != Wake::TimedOut
             && !self.node.as_ref().is_some_and(Node::is_granted)

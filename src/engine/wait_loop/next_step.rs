@@ -21,11 +21,10 @@ pub(super) enum Next {
     Attempt(Instant),
     /// Join the client's queue, unless `Visit::offer` returns `None`. `is_refused`: the last attempt was refused.
     Join { is_refused: bool },
-    /// Subscribe to messages.
     Listen,
     /// Sleep until a wake-up, or until this instant.
     Sleep(Instant),
-    /// Sleep until this instant, without consuming messages.
+    /// Sleep until this instant, and ignore messages.
     Rest(Instant),
 }
 
@@ -62,7 +61,7 @@ pub(super) enum News {
     Refused {
         is_usable: bool,
     },
-    /// An attempt got no usable reply. `is_undone`: its hold was released, because too few replicas acknowledged that hold.
+    /// An attempt got no usable reply. `is_undone`: too few replicas acknowledged its hold, so it was released.
     Trouble {
         is_undone: bool,
     },
@@ -74,11 +73,11 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// A waiter behind the first may give up without an attempt if the last usable reply to its queue is at most this old. The
-/// first waiter attempts about once in this time.
+/// A waiter behind another waiter or a holder of this client may give up without an attempt, if the last usable reply
+/// to its queue is newer than this. The first waiter attempts about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
-/// Messages, even forged ones, cause at most this many attempts in [`BURST_SPAN`].
+/// Messages, even forged ones, cause at most this many attempts of a waiter in [`BURST_SPAN`].
 pub(super) const BURST: u32 = 100;
 pub(super) const BURST_SPAN: Duration = Duration::from_millis(100);
 
@@ -97,7 +96,7 @@ enum Then {
     },
     /// The waiter has just subscribed. If the subscription is active, attempt at once. Otherwise sleep for this time.
     Listened(Duration),
-    /// Sleep for this time without consuming messages.
+    /// Sleep for this time, and ignore messages.
     Rest(Duration),
 }
 
@@ -115,7 +114,7 @@ pub(super) struct Waiting<'a> {
     began: Instant,
     is_single: bool,
     request: Duration,
-    /// How long a wait without a deadline continues without a usable reply (a grant or a refusal).
+    /// How long a wait without a deadline continues without a grant, or a refusal that names the end of the lease.
     outage_timeout: Duration,
     last_usable: Instant,
     is_in_trouble: bool,
@@ -132,8 +131,8 @@ pub(super) struct Waiting<'a> {
     joins: bool,
     sleep: Option<Sleep>,
     was_woken: bool,
-    /// True if the deadline has passed and the waiter makes a last attempt, although its turn has not come. A waiter may
-    /// report an outage only after an attempt of its own.
+    /// True if the deadline or `outage_timeout` has passed, and the waiter attempts although its turn has not come. A
+    /// waiter may report an outage only after an attempt of its own.
     last_try_out_of_turn: bool,
     backoff: Backoff,
     poll_backoff: Backoff,
@@ -249,14 +248,14 @@ impl<'a> Waiting<'a> {
             let (length, listens) = (sleep_for(refusal), true);
             return Then::Pause { length, listens };
         };
-        // The pause is longer than a round trip and grows each time, so that competing clients soon attempt one at a time.
+        // The pause exceeds a round trip and usually grows, so that competing clients soon attempt one at a time.
         let split_backoff = &mut self.split_backoff;
         let split_backoff = split_backoff.get_or_insert_with(|| Backoff::of_splits(round_trip));
         Then::Rest(round_trip + split_backoff.next())
     }
 
-    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name the same holder
-    /// for the timeout of a request. If refusals name no holder, they must last for `outage_timeout`.
+    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name the same
+    /// holder for the timeout of a request. If refusals name no holder, refusals must continue for `outage_timeout`.
     fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
         let Some(unreplicated_at) = self.unreplicated_at else {
             return true;
@@ -414,14 +413,14 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Returns whether the queue got a usable reply recently. Then a waiter behind the first may give up without an attempt.
+/// Returns whether the queue got a usable reply less than [`FRESH`] ago, and no failed attempt since.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// Returns the pause after a refusal: the rest of the holder's lease, but at most about `recheck_after`. Its default is
-/// [`LONGEST_SLEEP`].
+/// Returns the pause after a refusal: the rest of the holder's lease, but at most about `recheck_after`. The default of
+/// `recheck_after` is [`LONGEST_SLEEP`].
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;

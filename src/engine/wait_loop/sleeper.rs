@@ -66,7 +66,7 @@ impl<'a> Sleeper<'a> {
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
-    /// Unsubscribes if the waiter now has another queue entry, because messages for the new entry arrive on another channel.
+    /// Unsubscribes if the waiter's queue entry has changed, because messages for another entry use another channel.
     pub(super) fn unsubscribe_unless_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.unsubscribe();
@@ -74,7 +74,7 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Unsubscribes. If this waiter has received a message and not attempted since, the next listener gets the message.
+    /// Unsubscribes. If this waiter got a message, but no usable reply since, the next listener gets the message.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
             // The listener leaves its queue first, because dropping `keep` may close the connections that deliver messages.

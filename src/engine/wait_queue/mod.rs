@@ -1,8 +1,8 @@
-//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. Each
-//! other waiter can make one last attempt at its own deadline.
+//! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. Any
+//! other waiter attempts only at its own deadline, or after an outage of `outage_timeout`.
 //!
-//! With one request, a thread that unlocks hands the lock off to the first waiter (see `raw_lock/hand_off.rs`). Re-entries
-//! and calls that make a single attempt, such as `try_lock`, bypass the queue.
+//! An unlock hands the lock off to the first waiter with one request (see `raw_lock/hand_off.rs`). Re-entries and calls
+//! that make a single attempt, such as `try_lock`, bypass the queue.
 
 mod run;
 
@@ -16,7 +16,7 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// For this time after the last grant or refusal, a new waiter queues behind a holder of this client without an attempt.
+/// If a thread of this client holds a lock, new waiters queue without an attempt for this time after a usable reply.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
@@ -29,7 +29,8 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// True if a thread of this client probably holds the lock. The first waiter then sleeps until this thread unlocks.
+    /// True if a thread of this client probably holds the lock. The first waiter then sleeps until the unlock, or until
+    /// about a second after the last usable reply.
     is_held_locally: bool,
     run: Run,
     /// The view without the turn, which differs among the waiters.
@@ -328,8 +329,8 @@ impl<O, G> QueueNode<O, G> {
         self.note(WaitQueue::note_usable_reply);
     }
 
-    /// Notes an attempt without a usable reply. `is_undone`: its hold was released, because too few replicas acknowledged
-    /// it.
+    /// Notes an attempt without a usable reply. `is_undone`: the hold of the attempt was released, because too few
+    /// replicas acknowledged that hold.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.seen.is_in_doubt = true;

@@ -1,4 +1,4 @@
-//! Bounds how long the threads of one client hand a lock to each other. After that, the client yields the lock to other
+//! Bounds how long the threads of one client hand a lock to each other. Then the client yields the lock to other
 //! processes for a short time.
 
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 /// How long the client yields the lock to processes that react slowly to an unlock message, so that they can attempt.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
-/// The client keeps a polled lock for this many times the longest pause between two polls. Then the client leaves the lock
-/// free for one such pause, in which each poller of another process attempts once.
+/// The client keeps a polled lock for this many times the longest pause between two polls. Then the client leaves the
+/// lock free for one such pause, in which each poller of another process attempts.
 const POLL_PAUSES: u32 = 4;
 
 /// A run of hand-offs: the threads of one client hold a lock one after the other.
@@ -67,7 +67,7 @@ impl Run {
     /// notified too, the client now yields the lock to them once.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
-        // A message that arrives during the head start comes from this client's own unlock, and is ignored.
+        // A message that arrives during the head start usually comes from this client's own unlock. It is ignored.
         if self.owes_slower_turn && self.is_left_until(now).is_none() {
             self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);

@@ -109,7 +109,6 @@ impl Watchdog {
         }
     }
 
-    /// Schedules [`Job::FirstEnd`] for the batch.
     fn watch_end(&self, batch: &Arc<Batch>, first_end: Option<BootInstant>, now: ClockPair) {
         if let Some(end) = first_end {
             let job = Job::FirstEnd(Arc::downgrade(batch));
@@ -277,7 +276,6 @@ pub(crate) fn join(handle: JoinHandle<()>, deadline: Instant) {
     }
 }
 
-/// Polls `is_so` until it returns true, or until `deadline`. Returns whether `is_so` returned true.
 pub(crate) fn poll_until(deadline: Instant, is_so: impl Fn() -> bool) -> bool {
     let mut pause = Duration::from_micros(20);
     while !is_so() {

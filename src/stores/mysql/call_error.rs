@@ -11,7 +11,7 @@ use crate::ground::error::{Error, Reason};
 pub(crate) enum CallError {
     /// The request was not executed.
     NotSent(Reason),
-    /// All connections of the pool stayed in use until the deadline. The value is their number. Nothing was sent.
+    /// No connection of the pool became free in time. The value is the size of the pool. Nothing was sent.
     Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
@@ -25,9 +25,9 @@ pub(crate) enum CallError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Another transaction has locked a row. The server has rolled the statement back.
+    /// Another transaction has locked a row, or the server's time limit was exceeded. The statement was rolled back.
     WaitTimeout,
-    /// The server rolled the transaction back to resolve a deadlock.
+    /// The server rolled the transaction back because of a deadlock or a conflict.
     Deadlock,
     /// The user or password is wrong, or a right is missing.
     Permission,
@@ -39,7 +39,7 @@ pub(crate) enum Class {
     Passing,
     /// The session was killed; the statement may have taken effect.
     Killed,
-    /// The statement arrived after its expiry. It then inserts a NULL name, which the server refuses.
+    /// A NOT NULL column got NULL. `Statements::acquire` inserts a NULL name if it arrives after its expiry.
     Late,
     Other,
 }
@@ -168,7 +168,7 @@ impl CallError {
     pub(crate) fn keeps_connection(&self) -> bool {
         match self {
             CallError::NotSent(_) | CallError::NoReply { .. } | CallError::Untrusted(_) => false,
-            // The server is read-only. A new connection may reach the primary.
+            // If the server is read-only, a new connection may reach the primary.
             CallError::Server { code, .. } => class_of(*code) != Class::ReadOnly,
             CallError::Usage(_) | CallError::Exhausted(_) => true,
         }
@@ -181,7 +181,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether another transaction blocked the statement. In that case the statement changed nothing.
+    /// Returns whether the error is a wait timeout or a deadlock. In that case the statement changed nothing.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
     }

@@ -32,7 +32,7 @@ const LATEST: Duration = EXPIRY_SLACK
 /// itself.
 const MAX_PACKET: usize = 16 << 20;
 
-/// The settings of every session, independent of the server's defaults and its `init_connect`:
+/// The initial settings of every session, independent of the server's defaults and its `init_connect`:
 ///
 /// - the end of a transaction does not begin another transaction or end the session;
 /// - no statement waits for a row or a table for longer than a second;
@@ -101,8 +101,8 @@ impl Connection {
             opts = opts.socket(opened.path.to_str());
             tunnel = Some(opened);
         } else if address.opts.get_socket().is_none() {
-            // The driver would resolve the name without a timeout, and would try only the first address. So the driver gets
-            // the first address instead of the name.
+            // The driver would resolve the name without a timeout. So the driver gets an address instead: the first
+            // one, because the driver would try only one.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -181,8 +181,8 @@ impl Connection {
 
     /// Sets the socket timeouts to the time left until `deadline`. Returns whether the socket has these timeouts now.
     ///
-    /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed, so
-    /// the caller replaces the connection.
+    /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed.
+    /// In this case, [`Connection::alive`] gives the connection up.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));

@@ -16,9 +16,9 @@ pub(crate) const BUSY: u64 = 1 << 62;
 
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// `:r` name, `:o` owner, `:us` lease, `:t` the server time after which the statement fails with error 1048.
+    /// `:r` name, `:o` owner, `:us` lease and `:t` server time in µs. After `:t`, the statement fails with error 1048.
     ///
-    /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy removed both from the reply.
+    /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy removed this number from the reply.
     pub(crate) acquire: String,
     /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if `:o` does not hold the lock or the
     /// request is late. The statement never shortens the lease, because it may wait for the row and take effect after a
@@ -47,8 +47,8 @@ pub(crate) struct Statements {
     /// `:r`, `:o`. If the lease has not ended, the statement returns the fencing token, and locks the row until the
     /// transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`. That transaction has locked the row, so no other client can
-    /// acquire it even after the lease has ended.
+    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`. That transaction has locked the row, so no other client
+    /// can acquire the lock even after the lease has ended.
     pub(crate) extend_pinned: String,
     /// `:us` the shortest time since the unlock of a row, `:k` the largest number of names.
     pub(crate) purgeable: String,

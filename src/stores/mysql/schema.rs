@@ -108,7 +108,6 @@ impl MySql {
         })
     }
 
-    /// Deletes at most `limit` rows that were unlocked at least `free_for` ago, and returns their number.
     pub(crate) fn purge(&self, free_for: Duration, limit: u32) -> Result<u64> {
         let subject = self.tables_subject();
         let free_for = i64::try_from(free_for.as_micros()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! One transaction on a separate connection, which is closed after a failure.
+//! One transaction on a connection of its own. The connection is closed if its state is unknown or was changed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) struct Session {
 /// The upper limit of statement timeouts, so that an `Instant` can represent their ends.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The longest response time of a statement that waits for a row, with a margin.
+/// The assumed longest response time of a statement that waits for a row.
 const LONGEST_ANSWER: Duration = Duration::from_secs(15);
 
 /// The savepoint at the beginning of each transaction. If this savepoint does not exist, the server has ended the
