@@ -88,8 +88,8 @@ impl Pool {
         }
     }
 
-    /// Runs a script by its hash. If the server refuses the hash, sends the text in a request with the same number: if the
-    /// refusal was the duplicate of an earlier error, the reply to the first request follows, and is valid.
+    /// Runs a script by its hash. If the server replies that it lacks the script, sends the text with the same request
+    /// number. If that reply duplicated an earlier error, the late reply to the first request is still accepted.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
@@ -137,8 +137,8 @@ impl Pool {
         }
     }
 
-    /// Queries whether the server has commands that replace the scripts of token locks. The query tries to delete a random
-    /// token, which no lock has.
+    /// Queries whether the server has commands that replace the scripts of token locks. The query tries to delete
+    /// the lock `key` with a random token, which no lock has.
     pub(crate) fn find_dialect(
         &self,
         connection: &mut Connection,

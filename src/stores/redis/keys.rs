@@ -20,7 +20,7 @@ pub(super) enum Key {
     Braced(&'static str),
     /// `{name}:visitor`, followed by a suffix, without the braces if the name contains `{`.
     BehindVisitor(&'static str),
-    /// Like `BehindVisitor`. If a thread reads inside its own write lock, the visitor is that of the write lock.
+    /// Like `BehindVisitor`. If a thread reads inside its own write lock, the visitor is the id of its write hold.
     BehindWriter(&'static str),
     /// `redlatch_condition:{name}:CONDITION:suffix`, where CONDITION is the name of the condition. Without the braces if the
     /// name of the lock contains `{`.
@@ -110,7 +110,7 @@ pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     Some(Error::InvalidName { name, reason })
 }
 
-/// Returns the slot of a key in a Redis Cluster: CRC16 (XMODEM) of the key, or of the text in its first braces, mod 16384.
+/// Returns the slot of a key in a Redis Cluster: CRC16 (XMODEM) of its hash tag, or else of the key, mod 16384.
 pub(super) fn slot(key: &str) -> u16 {
     let rest = key.split_once('{').map(|(_, rest)| rest);
     let hashed = match rest.and_then(|rest| rest.split_once('}')) {

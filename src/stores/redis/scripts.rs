@@ -15,7 +15,7 @@ pub(super) struct Script {
     pub(super) keys: &'static [Key],
     /// The arguments before the parts of `Limit` and the number of the request.
     pub(super) args: &'static [Arg],
-    /// Whether the script takes an expiry and returns the server time. After the expiry, the server refuses the request.
+    /// Whether the script gets an expiry and returns the server time. After the expiry, it refuses the request.
     pub(super) expires: bool,
     /// The commands that replace the script on a server without scripts.
     pub(super) instead: Option<Instead>,
@@ -24,6 +24,7 @@ pub(super) struct Script {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
+    /// The id of the hold (visitor id). The scripts call it the visitor.
     Visitor,
     Successor,
     Lease,
@@ -34,7 +35,7 @@ pub(super) enum Arg {
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
-    /// The name of the lock as an argument. A script that declares it as a key is refused if the user has no right to it.
+    /// The name of the lock, not as a key: a server refuses a script with a key to which the user has no right.
     Lock,
     Floor,
     /// The key of the last fencing token. It is an argument for the same reason as `Lock`.
@@ -46,7 +47,7 @@ pub(super) enum Arg {
     /// The TTL, in ms, of a counter that the request creates.
     Life,
     Fence,
-    /// What the script checks before the work: `fence` for a fence, or the layout's `rights` for a hold.
+    /// What the script checks before guarded work: `fence` for a fence, or the layout's `rights` for a hold.
     Check,
     Work,
     Inside,
@@ -96,7 +97,7 @@ impl Script {
         redis::Script::new(&self.text).get_hash().to_owned()
     }
 
-    /// A number that is unique among the scripts of this process.
+    /// A number that no other existing script of this process has.
     pub(super) fn id(&self) -> usize {
         self.text.as_ptr().addr()
     }

@@ -41,7 +41,7 @@ pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<
             NotReady::NotConnected
         }
         Some((Err(abstention), _)) => NotReady::Unfit(abstention.to_string()),
-        // The server is not identified yet. To identify it takes a round trip.
+        // The server is not identified yet. Identification takes a round trip, so the connection is not ready.
         None => NotReady::NotConnected,
     };
     pool.give_back(borrowed, &Ok(()));

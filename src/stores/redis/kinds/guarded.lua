@@ -1,18 +1,18 @@
--- Runs commands or a script of the user, if a visitor holds a lock or no larger fence was seen.
+-- Runs commands or a script of the user, if the visitor holds the lock, or if no larger fencing token (fence) was seen.
 --
 -- KEYS[1]  the lock; or the key of the largest fence seen
 -- KEYS[i]  the keys of the commands
 -- ARGV[1]  the visitor, or the fence
 -- ARGV[2]  'token' for a token lock, 'read' or 'write' for a side of a read-write lock, 'fence' for a fence
--- ARGV[at]  the commands, each as the number of its words and the words; or the arguments of the script
+-- ARGV[at]  the commands, each as its number of words and its words; or the arguments of the script
 -- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
 -- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {1, now, replies}  done
 --         {2, now, holder}   the visitor has no hold; holder is the holder of the lock, '' if the lock is free
 --         {3, now}           too late, nothing was done
---         {7, now, index, error, replies}  the command with this index, counted from 0, failed; replies are the replies to
---           all commands before it
+--         {7, now, index, error, replies}  the command with this index, counted from 0, failed, or its reply is too
+--           large; replies are the replies to all earlier commands
 --         {8, now, fence}    a larger fence was seen; nothing was done
 --
 -- Keeps: no other client's command runs between the check and the commands. Replies are limited in size.
@@ -24,7 +24,7 @@ local script = nil
 
 -- include side_holder.lua
 
--- Returns the holder of a read-write lock; '' if the lock is free.
+-- Returns the holder of a read-write lock; '' if the lock is free; a text if the hash is no read-write lock.
 local function holder_of_sides(key)
     if redis.call('HGET', key, 'mode') then
         return side_holder_of(key)
@@ -68,7 +68,7 @@ end
 -- With `redis.setresp(3)`, a RESP3 reply is a table with one of these fields.
 local FORMS = {'map', 'set', 'double', 'big_number', 'verbatim_string'}
 
--- The maximum size of an encoded reply in bytes; infinite if the reply has more than 8 levels of nesting.
+-- Returns an upper bound for the size of an encoded reply, in bytes. Infinite for more than 8 levels of nested tables.
 local function size_of(reply, depth)
     if type(reply) ~= 'table' then
         return type(reply) == 'string' and #reply + 16 or 24
@@ -88,7 +88,7 @@ local function size_of(reply, depth)
     return size
 end
 
--- Adds a reply of the user's commands or script to `replies`. If this reply cannot be sent, returns the reason.
+-- Adds a reply of the user's commands or script to `replies`. If it is an error or too large, returns the reason.
 local replies, room = {}, 1040000
 local function keep(reply)
     if type(reply) == 'table' and reply.err then
@@ -140,7 +140,7 @@ end
 
 if flaw and string.find(flaw, 'READONLY', 1, true) then
     -- The text READONLY may come from the user's script, so a probe follows. Only a replica refuses the probe with
-    -- READONLY. A master refuses its invalid last argument.
+    -- READONLY. A master refuses the probe because its last argument is invalid.
     local probe = kind == 'fence' and redis.pcall('SET', key, '', 'PX', '') or redis.pcall('PEXPIRE', key, '')
     if is_read_only(probe.err) then
         -- A replica refuses every write, so nothing was written. The client may send the request to the master.

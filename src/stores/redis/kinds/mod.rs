@@ -29,15 +29,15 @@ use wakes::{wakes_all, wakes_as_many, wakes_one};
 
 /// The layout of one kind of lock in Redis: its keys, channels and scripts.
 ///
-/// The scripts for one operation have the same reply format for all kinds.
+/// For one operation, the client reads the replies for all kinds in the same way.
 pub(super) struct Layout {
     pub(super) channel: Key,
     /// The channel of a single waiter in the queue. `None` if all waiters share `channel`.
     pub(super) place_channel: Option<Key>,
-    /// Returns how many waiters of this client an unlock message wakes. `None` if a release publishes no message, so that
-    /// waiters poll.
+    /// Returns how many waiters of this client are woken by a message with this text. `None` if a release publishes no
+    /// message. In this case, waiters poll.
     pub(super) wakes: Option<fn(&str) -> usize>,
-    /// The name of this kind in `rights.lua`.
+    /// The name of this kind in `rights.lua` and `guarded.lua`.
     pub(super) rights: &'static str,
     pub(super) acquire: Script,
     pub(super) release: Script,
@@ -86,13 +86,13 @@ pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text, &[Key::Name], &[Channel, Rights, Counter])
 });
 
-/// Like `RIGHTS`, but declares no key, because the user may have no right to the lock's name.
+/// Like `RIGHTS`, but declares no key. A server refuses a script that declares a key without the right to this key.
 pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("rights.lua");
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])
 });
 
-/// Runs guarded work under a hold of any kind.
+/// Runs guarded work: commands or a script of the user, if the hold exists.
 pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("guarded.lua");
     expiring(text, &[Key::Name], &[Visitor, Check, Work])
@@ -117,7 +117,7 @@ impl Layout {
         }
     }
 
-    /// Returns patterns of the lock's keys, except for the key that is the lock's name.
+    /// Returns patterns of all keys of the lock except its name. `*` stands for a visitor or the name of a condition.
     pub(super) fn keys_beside(&self, lock: &str) -> Vec<String> {
         let keys = self.scripts().flat_map(|script| script.keys);
         let keys = keys.chain(self.beside);

@@ -1,18 +1,18 @@
--- Tests which commands and channels of a lock this user has no right to.
+-- Finds the commands, keys and channels of a lock to which this user has no right.
 --
--- KEYS[1]  any key of a lock, or ARGV[4] in its place; it is not changed
+-- KEYS[1]  the lock, which is not changed; without KEYS, the lock is ARGV[4]
 -- ARGV[1]  the channel of its unlock messages
--- ARGV[2]  'token' for a token lock, 'fenced' for a fenced one, 'latch' for a latch, 'permits' for a semaphore,
---          'permit_ids' for one whose permits have ids, 'read' and 'write' for the sides of a read-write lock,
---          'condition' for a lock with conditions, 'fair' for a fair lock
--- ARGV[3]  the counter of a fenced lock; declared as a key, it could make the server refuse the script
+-- ARGV[2]  'token' for a token lock, 'fenced' for a fenced lock, 'latch' for a latch, 'permits' for a semaphore,
+--          'permit_ids' for a semaphore whose permits have ids, 'read' and 'write' for the sides of a read-write lock,
+--          'condition' for a lock with conditions, 'fair' for a fair lock, '' for a plain lock
+-- ARGV[3]  the counter: the key of the last fencing token; not in KEYS, because the user may have no right to this key
 -- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns the missing rights: a command in lower case, '~' and a key, '&' for the channel
+-- Returns a list of the missing rights: a command in lower case, '~' followed by a key, or '&' for the channel
 --
 -- Keeps: nothing is changed, and no waiter is woken. A server checks rights before arguments, so HSET, PEXPIRE, SET,
--- INCRBY, DECRBY, ZADD and ZINCRBY get invalid arguments. All other writes and PUBLISH get a key or a channel that no lock
--- can have. An item that RPUSH or LPUSH adds is removed at once.
+-- INCRBY, DECRBY and ZADD get invalid arguments. All other writes and PUBLISH get a key or a channel that no lock can
+-- have. An item that RPUSH or LPUSH adds is removed at once.
 local number = ARGV[#ARGV] + 0
 local refused, key = {}, KEYS[1] or ARGV[4]
 local function try(command, ...)

@@ -1,6 +1,6 @@
-//! How many waiters of this client an unlock message wakes.
+//! How many waiters of this client a message wakes.
 
-/// A message of a semaphore contains the number of free permits.
+/// A message of a semaphore is the number of free permits, or from Redisson sometimes the number of added permits.
 pub(super) fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
@@ -9,13 +9,13 @@ pub(super) fn wakes_as_many(words: &str) -> usize {
 /// A message of an exclusive lock wakes one waiter.
 pub(super) fn wakes_one(words: &str) -> usize {
     match words {
-        // Redisson sends "1" for a read unlock, which wakes all waiters.
+        // As in Redisson, "1" wakes all waiters.
         "1" => usize::MAX,
         _ => 1,
     }
 }
 
-/// A latch sends "0" when it opens, and "1" when its count is set.
+/// The message "0" means that the latch opened, and "1" that its count was set or that Redisson deleted it.
 pub(super) fn wakes_all(words: &str) -> usize {
     match words {
         "0" => usize::MAX,

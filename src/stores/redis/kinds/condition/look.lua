@@ -2,12 +2,12 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue: waiters by the time of joining, µs since 1970
--- KEYS[3]  the deadlines for the next request of each waiter, also of signalled waiters without a request since, ms
---          since 1970
+-- KEYS[3]  the deadline of each waiter's next request, ms since 1970; also of waiters that have sent no request since
+--          their signal
 -- ARGV[1]  the visitor of the queue entry
--- ARGV[2]  the operation: 'enlist' joins, 'look' checks, 'leave' leaves unless signalled; 'drop' leaves and passes a
---          signal on to another waiter; 'pass' does the same if the thread may have been notified
--- ARGV[3]  the visitor that has to hold the lock in order to join
+-- ARGV[2]  the operation: 'enlist' joins, 'look' checks, 'leave' leaves unless signalled; 'drop' leaves, and passes a
+--          received signal on to another waiter; 'pass' does so even if it is unknown whether a signal was received
+-- ARGV[3]  for 'enlist': the visitor that has to hold the lock
 -- ARGV[4]  the lease of a queue entry, ms: a waiter that sends no request for longer is dead
 -- ARGV[5]  the channels of the waiters, without the suffix `:visitor`
 -- ARGV[6]  the server time after which the request is refused if it joins or checks, ms since 1970
@@ -15,10 +15,10 @@
 --
 -- Returns {0, now}          waiting
 --         {1, now}          signalled, or no longer in the queue
---         {2, now, holder}  the hold is gone; holder is the holder of the lock, '' if it is free or unknown
+--         {2, now, holder}  the hold is gone; holder holds the lock, or is '' if the lock is free or the holder unknown
 --         {3, now}          too late, nothing was done
 --         {4, now}          left the queue
---         {5, now}          left the queue; a signal was passed on
+--         {5, now}          left the queue; a received signal was passed on
 --
 -- Keeps: if a signalled waiter dies, another waiter gets its signal. Each key has a TTL. At maxmemory only joining fails.
 

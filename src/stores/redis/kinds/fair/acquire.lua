@@ -1,26 +1,26 @@
--- Acquires a fair lock, or re-enters it. A visitor that has to wait joins the queue.
+-- Acquires a fair lock, or re-enters it. A refused visitor joins the queue, if it requested a position.
 --
 -- KEYS[1]  the lock: a hash of one visitor and its hold count
 -- KEYS[2]  the queue: a list of waiters
--- KEYS[3]  the times from which on waiters count as dead, and of their last requests: see fair_queue.lua
+-- KEYS[3]  for each waiter, the time from which on it counts as dead, and its last request: see fair_queue.lua
 -- ARGV[1]  the visitor
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the expected count; 0 to begin a hold
 -- ARGV[4]  the count wanted
--- ARGV[5]  the channel of unlock messages, to be followed by ':' and a visitor
--- ARGV[6]  the requested position: 'join' at the end of the queue, 'rejoin' where it was before, 'never' or 'barge' for
---          none
--- ARGV[7]  the patience: how long a waiter counts as alive behind the waiter before it, ms
+-- ARGV[5]  the channel of a waiter, without the suffix `:visitor`
+-- ARGV[6]  the requested position: 'join' at the end of the queue, 'rejoin' at the former position, 'never' or 'barge'
+--          for none
+-- ARGV[7]  the patience: how much longer a waiter counts as alive than the waiter before it, ms
 -- ARGV[8]  '1' if the server knows all subscribers of a channel, '0' if some may be at other servers
 -- ARGV[9]  the server time after which the request is refused, ms since 1970
 -- ARGV[10]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/acquire: a number granted, {2, now, holder} gone, {3, now} too late, {4, now, count} another count, or
---         {0, now, ttl, holder, pause} refused. While the lock is free, holder is the first waiter. The visitor has to send
---         its next request within pause ms.
+-- Returns as plain/acquire.lua: a number if granted, {2, now, holder}, {3, now}, {4, now, count}, or
+--         {0, now, ttl, holder, pause}  refused. If the lock is free, ttl is 1000, and holder is the first waiter. A
+--         visitor in the queue has to send its next request within pause ms. 'never' and 'barge' get no pause.
 --
 -- Keeps: the key of a hold always has a TTL. A repeated first request changes no count and shortens no lease. A visitor has
--- one queue entry. A request that a server at maxmemory refuses changes nothing, but may remove dead waiters.
+-- one queue entry. A request that a server at maxmemory refuses may only remove dead waiters.
 
 -- include in_time.lua
 local queue, times = KEYS[2], KEYS[3]

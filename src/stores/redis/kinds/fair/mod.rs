@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The waiters queue on the server. Each waiter has a channel of its own.
+/// The waiters form a queue on the server. Each waiter has its own channel.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     let acquire = include_str!("acquire.lua");
     let asked = &[

@@ -2,13 +2,13 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue
--- KEYS[3]  the times from which on waiters count as dead
+-- KEYS[3]  for each waiter, the time from which on it counts as dead
 -- ARGV[1]  the visitor
--- ARGV[2]  the channel of unlock messages, to be followed by ':' and a visitor; '' to send none
+-- ARGV[2]  the channel of a waiter, without the suffix `:visitor`; '' to send no message
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/release: number * 4194304 freed, {1, error} freed, but the message could not be published, {0, holder}
---         not held by the visitor
+-- Returns as plain/release.lua, but n is always 0: number * 4194304 freed, {1, error} freed without a message,
+--         {0, holder} not held by the visitor
 --
 -- Keeps: only the visitor's own field and dead waiters are removed. Works at maxmemory.
 
@@ -20,8 +20,8 @@ local call, key = redis.pcall, KEYS[1]
 local time = redis.call('TIME')
 local freed = call('HDEL', key, ARGV[1])
 if freed == 1 then
-    -- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a
-    -- missing key.
+    -- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error is
+    -- treated as a missing key.
     if ARGV[2] == '' or call('EXISTS', key) == 1 then
         return number * 4194304
     end

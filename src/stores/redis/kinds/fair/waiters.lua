@@ -1,10 +1,8 @@
 -- Returns the length of the queue of a fair lock, including dead waiters that were not removed yet.
 --
--- KEYS[1]  the lock: a proxy finds the server by the first key
+-- KEYS[1]  the lock, which some proxies need: they choose the server by the first key
 -- KEYS[2]  the queue: a list of waiters
 -- ARGV[1]  the number of the request, which precedes the reply: {number, …}
---
--- Returns the length
 --
 -- Keeps: nothing is changed.
 

@@ -1,15 +1,15 @@
--- Removes a visitor from the queue of a fair lock, and releases what an in-doubt request may have left of its hold.
+-- Removes a visitor from the queue of a fair lock. Releases the hold that an in-doubt request may have left.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the queue
--- KEYS[3]  the times from which on waiters count as dead
+-- KEYS[3]  for each waiter, the time from which on it counts as dead
 -- ARGV[1]  the visitor
--- ARGV[2]  the channel of unlock messages, to be followed by ':' and a visitor
+-- ARGV[2]  the channel of a waiter, without the suffix `:visitor`
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the server still accepts the in-doubt request
 --
--- Keeps: only the visitor's own field and queue entry are removed. Works at maxmemory.
+-- Keeps: only the visitor's own field, its queue entry and dead waiters are removed. Works at maxmemory.
 
 -- include fair_queue.lua
 
@@ -22,8 +22,8 @@ call('ZREM', times, visitor)
 if type(freed) == 'table' then
     return freed
 end
--- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error means a missing
--- key.
+-- While the slot of the key moves, a Cluster node replies with an error if the key is missing. So an error is treated
+-- as a missing key.
 if opens and pcall('EXISTS', key) ~= 1 then
     tell_first(queue, times, ARGV[2], now)
 end

@@ -10,10 +10,9 @@
 -- ARGV[6]  the server time after which the request is refused, ms since 1970
 -- ARGV[7]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/acquire.lua, except for a granted request:
---         {1, now, token}          granted, with the fencing token of the hold
+-- Returns {1, now, token}          granted, with the fencing token of the hold
 --         number * 4194304 + left  re-entered; left is the time until ARGV[6], ms, at most 4194303
---         {0, now, ttl, holder}, {2, now, holder}, {3, now}, {4, now, count}
+--         {0, now, ttl, holder}, {2, now, holder}, {3, now}, {4, now, count}  as plain/acquire.lua
 --
 -- Keeps: the key of a lock always has a TTL. The key of the last token has no TTL, and tokens only increase. The token is
 -- drawn before the hold begins.

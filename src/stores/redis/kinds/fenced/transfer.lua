@@ -1,10 +1,10 @@
--- Transfers the hold of one visitor to another of the same process, with a new fencing token.
+-- Transfers the hold of one visitor to another visitor of the same process, with a new fencing token.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the last fencing token
--- ARGV[1]  the visitor that hands its hold off, whatever its count
+-- ARGV[1]  the visitor that hands its hold off; the hold may have any count
 -- ARGV[2]  the visitor that receives the hold, with a count of 1
--- ARGV[3]  the lease of the latter, ms
+-- ARGV[3]  the lease of the received hold, ms
 -- ARGV[4]  the channel of unlock messages
 -- ARGV[5]  the smallest fencing token to draw
 -- ARGV[6]  the server time after which the request is refused, ms since 1970

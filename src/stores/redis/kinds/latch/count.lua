@@ -1,11 +1,11 @@
--- Counts a latch down, sets, returns or deletes it. A repeated request is executed once.
+-- Counts a latch down, or sets, returns or deletes its count. A repeated request is executed once.
 --
 -- KEYS[1]  the latch: its count; it is open if the key is missing
 -- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', which changes nothing
 -- ARGV[1]  the operation: 'down', 'set', 'get' or 'delete'
 -- ARGV[2]  the amount: the count to set
 -- ARGV[3]  the channel of the latch
--- ARGV[4]  the lease of KEYS[2], ms, longer than any repetition of the request takes
+-- ARGV[4]  the lease of KEYS[2], ms; longer than the server accepts a repetition of the request
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
@@ -20,7 +20,7 @@ local count = call('GET', latch)
 if count and not string.find(count, '^%-?%d+$') then
     return redis.error_reply('WRONGTYPE this string is no count')
 end
--- A count that Redisson has set may exceed the largest integer of a reply.
+-- A count that Redisson has set may exceed the range in which Lua represents every integer.
 local left = math.min(math.max((count or 0) - (op == 'down' and 1 or 0), 0), 9007199254740991)
 if op == 'get' then
     return {number, {1, now, left}}

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A latch has no holds. For operations on holds, the layout has the scripts of the plain lock, which find no hold.
+/// A latch has no holds. As placeholders for operations on holds, the layout has the scripts of the plain lock.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Braced("redisson_countdownlatch__channel__"),
     wakes: Some(wakes_all),

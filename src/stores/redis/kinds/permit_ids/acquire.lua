@@ -1,4 +1,4 @@
--- Takes permits of a semaphore with new ids, and returns expired permits to it.
+-- Takes permits of a semaphore, and gives them new ids. Before that, returns expired permits to the semaphore.
 --
 -- KEYS[1]  the semaphore: the number of free permits
 -- KEYS[2]  the ids of taken permits, each with its expiry, ms since 1970
@@ -13,8 +13,8 @@
 --         {0, now, ttl, ''}  refused; ask again in ttl ms, or after a message
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of free and taken permits does not change. A repeated request takes nothing, and keeps the expiries,
--- because other clients may have set them. A request that fails with an error takes no permit.
+-- Keeps: while the semaphore exists, the sum of free and taken permits is constant. A repeated request takes nothing.
+-- It keeps the expiries, because other clients may have set them. A request that fails with an error takes no permit.
 
 -- include ids.lua
 

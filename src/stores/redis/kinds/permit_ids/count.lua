@@ -1,26 +1,26 @@
 -- Changes or returns the permits of a semaphore, or one taken permit by its id. A repeated request is executed once.
 --
 -- KEYS[1]  the semaphore: the number of free permits
--- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', 'taken' and 'lease', which
---          change nothing
+-- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', 'taken' and 'lease', whose
+--          replies are not stored
 -- KEYS[3]  the ids of taken permits, each with its expiry, ms since 1970
 -- ARGV[1]  the operation: 'get', 'taken', 'lease', 'set', 'replace', 'add', 'delete', 'give_back' or 'set_lease'
 -- ARGV[2]  the amount: the permits to set or to add, or the lease to set, ms
 -- ARGV[3]  the channel of the semaphore
--- ARGV[4]  the lease of KEYS[2], ms, longer than any repetition of the request takes
+-- ARGV[4]  the lease of KEYS[2], ms; longer than the server accepts a repetition of the request
 -- ARGV[5]  the life of a new semaphore, ms, 0 for no expiry
 -- ARGV[6]  the visitor: the id of a permit, 32 hexadecimal digits
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
 -- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done. answer is for 'add' the free permits; for 'get' the free and expired permits; for 'taken'
---         the unexpired taken permits; for 'lease' the rest of the permit's lease, ms, at most the semaphore's TTL, 0 if
---         the permit is not taken; else 1 if it was done, 0 if not
+-- Returns {1, now, answer}  done. answer is for 'add' the free permits; for 'get' the free and expired permits; for
+--         'taken' the unexpired taken permits; for 'lease' the rest of the permit's lease, ms, at most the semaphore's
+--         TTL, 0 if the permit is not taken; for other operations 1 if done, 0 if not
 --         {3, now}          too late, nothing was done
 --         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --
--- Keeps: the reply is stored before anything changes. A server at maxmemory executes only queries, 'give_back' and
--- 'set_lease'. Permits of a deleted semaphore are not returned to the next semaphore of this name.
+-- Keeps: the reply is stored before anything changes. A server at maxmemory executes only queries, and 'give_back' and
+-- 'set_lease' for a taken permit. Permits of a deleted semaphore are not returned to the next semaphore of this name.
 
 -- include id_of.lua
 -- include keep_taken.lua

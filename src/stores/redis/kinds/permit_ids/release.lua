@@ -1,4 +1,4 @@
--- Returns the unexpired permits of a handle, and notifies the waiters.
+-- Returns the unexpired permits of a visitor, and notifies the waiters.
 --
 -- KEYS[1]  the semaphore: the number of free permits
 -- KEYS[2]  the ids of taken permits, each with its expiry, ms since 1970
@@ -6,9 +6,9 @@
 -- ARGV[2]  the channel of the semaphore
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns number * 4194304 + n  all were returned; n clients, at most 4194303, received the message
---         {1, error}  all were returned, but the message could not be published
---         {0, holder} some permits were gone, and the rest were returned; holder is '', or says that a key is no semaphore
+-- Returns number * 4194304 + n  all permits were returned; n clients, at most 4194303, received the message
+--         {1, error}  all permits were returned, but the message could not be published
+--         {0, holder} a permit or the semaphore was gone; holder is '', or says that a key is no semaphore
 --
 -- Keeps: no permit is returned twice. Works at maxmemory.
 

@@ -6,7 +6,7 @@
 -- ARGV[2]  the channel of the semaphore
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the server still accepts the in-doubt request
 --
 -- Keeps: no permit is returned twice. Works at maxmemory.
 

@@ -1,4 +1,4 @@
--- Takes permits of a semaphore, and returns permits with expired leases to it.
+-- Takes permits of a semaphore. Before that, returns permits with expired leases to the semaphore.
 --
 -- KEYS[1]  the semaphore: the number of free permits
 -- KEYS[2]  the owners of taken permits, each with the expiry of its lease, ms since 1970
@@ -13,8 +13,8 @@
 --         {0, now, ttl, ''}  refused; ask again in ttl ms, or after a message
 --         {3, now}           too late, nothing was done
 --
--- Keeps: the sum of free and owned permits does not change. A repeated request takes nothing, and shortens no lease. A
--- request that fails with an error takes no permit.
+-- Keeps: while the semaphore exists, the sum of free and owned permits is constant. A repeated request takes nothing,
+-- and shortens no lease. A request that fails with an error takes no permit.
 
 -- include owners.lua
 

@@ -1,19 +1,19 @@
 -- Changes or returns the free permits of a semaphore. A repeated request is executed once.
 --
 -- KEYS[1]  the semaphore: the number of free permits
--- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', which changes nothing
+-- KEYS[2]  the stored reply to this request, if it was executed before; left out for 'get', whose reply is not stored
 -- KEYS[3]  the owners of taken permits
 -- ARGV[1]  the operation: 'set', 'add', 'add_if_there', 'drain', 'get', 'delete' or 'forget'
 -- ARGV[2]  the amount: the permits to set or to add
 -- ARGV[3]  the channel of the semaphore
--- ARGV[4]  the lease of KEYS[2], ms, longer than any repetition of the request takes
+-- ARGV[4]  the lease of KEYS[2], ms; longer than the server accepts a repetition of the request
 -- ARGV[5]  the life of a new semaphore, ms, 0 for no expiry
--- ARGV[6]  the visitor whose permits are forgotten
+-- ARGV[6]  for 'forget': the visitor that no longer owns its permits. They stay taken without a lease
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
 -- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now, answer}  done. answer is for 'add' the free permits; for 'get' and 'drain' the free permits and those
---         with expired leases; else 1 if it was done, 0 if not
+-- Returns {1, now, answer}  done. answer is for 'add' the free permits; for 'get' and 'drain' the free permits and the
+--         permits with expired leases; for other operations 1 if something was changed, else 0
 --         {3, now}          too late, nothing was done
 --         {4, now}          the free permits would leave the range of ±2147483647; nothing was done
 --

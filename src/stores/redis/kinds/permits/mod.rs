@@ -1,4 +1,4 @@
-//! A semaphore whose permits become free when their holder dies.
+//! A semaphore. The permits of a dead holder become free when their lease ends.
 
 use super::*;
 

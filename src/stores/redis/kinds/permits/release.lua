@@ -8,7 +8,7 @@
 --
 -- Returns number * 4194304 + n  returned; n clients, at most 4194303, received the message
 --         {1, error}  returned, but the message could not be published
---         {0, holder} the visitor owns none; holder is '', or says that a key is no semaphore
+--         {0, holder} the permits or the semaphore are gone; holder is '', or says that a key is no semaphore
 --
 -- Keeps: no permit is returned twice. Works at maxmemory.
 

@@ -7,8 +7,8 @@
 -- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done. what is 0 if the i-th owner owns no permit, and an error if a key is no semaphore;
---           neither was renewed. Above 0: renewed, but the semaphore expires in what ms, before the lease
+--         {now, 1, i, what, …}  renewed, except as listed. what is 0 if the i-th permits or their semaphore are gone,
+--           and a text if a key is no semaphore. Above 0: renewed, but only for what ms: the semaphore expires then
 --
 -- Keeps: only owned permits of an existing semaphore are renewed. Works at maxmemory.
 

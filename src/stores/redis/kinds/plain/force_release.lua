@@ -5,7 +5,7 @@
 -- ARGV[2]  the server time after which the request is refused, ms since 1970
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now} freed, {0, now} it was free, {3, now} too late, nothing was done
+-- Returns {1, now} freed, {0, now} the lock was free, {3, now} too late, nothing was done
 --
 -- Keeps: a key that is not a lock of this kind is unchanged.
 

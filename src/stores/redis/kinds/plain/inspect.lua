@@ -4,8 +4,8 @@
 -- ARGV[1]  a visitor, or ''
 -- ARGV[2]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {exists, count, ttl}: count is the visitor's, '' if it has no hold; ttl in ms, -1 without a TTL, -2 if the
---           lock is free
+-- Returns {exists, count, ttl}: exists is 1 if the lock is held, else 0; count is the visitor's hold count, '' without
+--           a hold; ttl is in ms, -1 without a TTL, -2 if the lock is free
 
 -- include holder_of.lua
 

@@ -1,4 +1,4 @@
--- Releases one level of a hold, which continues.
+-- Releases one level of a hold. The hold continues.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the visitor
@@ -8,7 +8,7 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/acquire.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
+-- Returns as plain/acquire.lua: a number if the level was released, else {2, now, holder}, {3, now} or {4, now, count}
 --
 -- Keeps: the lease is set before the count is lowered.
 

@@ -2,20 +2,20 @@
 --
 -- KEYS[1]  the lock: a hash of its mode, and of the visitors with their hold counts
 -- KEYS[2]  the TTL key of the visitor; a writer has one if its thread also reads
--- KEYS[3]  the entries of the waiters
--- KEYS[4]  the TTL key of the writer whose thread reads inside its own write lock
+-- KEYS[3]  the queue entries of the waiters
+-- KEYS[4]  the TTL key of ARGV[5]; equal to KEYS[2] if ARGV[5] is ''
 -- ARGV[1]  the visitor, which ends in ':write' for a writer
 -- ARGV[2]  the lease, ms
 -- ARGV[3]  the expected count; 0 to begin a hold
 -- ARGV[4]  the count wanted
--- ARGV[5]  the writer inside whose hold the thread reads, '' for none
--- ARGV[6]  the requested position: 'join' at the end of the queue, 'rejoin' where it was before, 'never' for none,
---          'barge' for none, ignoring the queue
+-- ARGV[5]  the writer inside whose hold the same thread acquires the read side, '' for none
+-- ARGV[6]  the requested position: 'join' at the end of the queue, 'rejoin' at the former position, 'never' for none;
+--          'barge' for none, and the waiters in the queue are ignored
 -- ARGV[7]  the server time after which the request is refused, ms since 1970
 -- ARGV[8]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/acquire.lua: a number granted, {0, now, ttl, holder} refused, {2, now, holder} gone, {3, now} too late,
---         {4, now, count} another count
+-- Returns as plain/acquire.lua: a number if granted, else {0, now, ttl, holder}, {2, now, holder}, {3, now} or
+--         {4, now, count}. If a waiter precedes the visitor, ttl is 1000, and holder is this waiter.
 --
 -- Keeps: each hold has an expiry. A repeated first request changes no count and shortens no lease. A first request that
 -- fails with an error leaves no hold.
@@ -34,8 +34,8 @@ local function who_goes_before(mode)
     local first = wish ~= 'barge' and mode ~= 'write' and first_before(notes, visitor, now, not writes)
     local came = first and mode and pcall('ZSCORE', notes, first)
     if type(came) == 'string' and now - came > 3000 then
-        -- Redisson's readers ignore waiting writers. While such readers hold the lock, waiting for the writer would only
-        -- delay the visitor.
+        -- Redisson's readers ignore waiting writers, so a writer may wait forever. If the writer has waited for 3 s
+        -- and Redisson's readers hold the lock, the visitor does not wait for the writer.
         for _, field in ipairs(call('HKEYS', key)) do
             first = first and not string.find(field, '^[^:]+:%d+$') and first
         end
@@ -57,7 +57,7 @@ local function begin(mode)
     end
     if type(set) == 'table' and set.err then
         pcall('DEL', own)
-        -- If the user lacks the right to HDEL, the key is deleted.
+        -- If the user lacks the right to HDEL, a lock that was free before is deleted as a whole.
         if type(pcall('HDEL', key, visitor, mode and visitor or 'mode')) == 'table' and not mode then
             pcall('DEL', key)
         end

@@ -1,13 +1,13 @@
--- Releases all holds of one side of a read-write lock.
+-- Releases all holds of a read-write lock, if the lock is in the given mode.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the entries of the waiters
+-- KEYS[2]  the queue entries of the waiters
 -- ARGV[1]  the channel of unlock messages
--- ARGV[2]  the mode that is released, 'read' or 'write'
+-- ARGV[2]  the mode that the lock must have, 'read' or 'write'
 -- ARGV[3]  the server time after which the request is refused, ms since 1970
 -- ARGV[4]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {1, now} freed, {0, now} this side was free, {3, now} too late, nothing was done
+-- Returns {1, now} freed, {0, now} the lock was free or in the other mode, {3, now} too late, nothing was done
 --
 -- Keeps: a key that is not a read-write lock is unchanged.
 

@@ -6,8 +6,8 @@
 -- ARGV[2]  the mode that is queried, 'read' or 'write'
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns {exists, count, ttl}: count is the visitor's, '' if it has no hold; ttl in ms, -1 without a TTL, -2 if the
---           lock is free
+-- Returns {exists, count, ttl}: exists is 1 if the side is held, else 0; count is the visitor's hold count, '' without
+--           a hold; ttl is the TTL of the lock in ms, -1 without a TTL, -2 if the side is not held
 
 -- include sides.lua
 

@@ -11,8 +11,8 @@ fn of_side(side: &'static str) -> Layout {
     let force_release = include_str!("force_release.lua");
     Layout {
         channel: Key::Prefix("redisson_rwlock"),
-        // A message wakes all subscribed waiters of this client: all readers and its first writer. Other writers do not
-        // subscribe.
+        // A message wakes all subscribed waiters of this client: all waiting readers and the first waiting writer.
+        // Other writers do not subscribe.
         wakes: Some(|_| usize::MAX),
         rights: side,
         acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),
@@ -28,7 +28,7 @@ fn of_side(side: &'static str) -> Layout {
 
 const NOTES: Key = Key::Prefix("redlatch_rw");
 
-/// The keys: the lock, the TTL key of the visitor, the queue entries, and the TTL key of a writer whose thread reads.
+/// The keys: the lock, the TTL key of the visitor, the queue entries, and the TTL key of the thread's write hold.
 const WITH_WRITER: &[Key] = &[
     Key::Name,
     Key::BehindVisitor(":rwlock_timeout:1"),

@@ -2,17 +2,17 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the TTL key of the visitor
--- KEYS[3]  the entries of the waiters
+-- KEYS[3]  the queue entries of the waiters
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages, '' to send none
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/release.lua: number * 4194304 + n  released; n clients received the message, or n is 0 if the last
---         reader released
---         {1, error}   released without a message
---         {0, holder}  not held by the visitor
+-- Returns number * 4194304 + n  released; n clients, at most 4194303, received the message; n is always 0 after the
+--           release of the last reader
+--         {1, error}   released, but the message could not be published
+--         {0, holder}  not held by the visitor; holder as in plain/release.lua
 --
--- Keeps: holds of other visitors are unchanged. Works at maxmemory.
+-- Keeps: unexpired holds of other visitors are unchanged. Works at maxmemory.
 
 -- include sides.lua
 -- include turns.lua
@@ -23,7 +23,7 @@ local has = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(has) == 'table' then
     return string.find(has.err, 'WRONGTYPE', 1, true) and {number, {0, 'a key of another type'}} or has
 elseif has == 0 then
-    -- A forced release leaves the TTL key, so the key is deleted here.
+    -- A forced release does not delete the TTL key of a hold. The holder's own release deletes this key here.
     redis.pcall('DEL', KEYS[2])
     return {number, {0, holder_of(KEYS[1])}}
 end

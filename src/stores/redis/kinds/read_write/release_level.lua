@@ -1,4 +1,4 @@
--- Releases one level of a hold of a reader or a writer, which continues.
+-- Releases one level of a hold of a reader or a writer. The hold continues.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the TTL key of the visitor
@@ -9,9 +9,9 @@
 -- ARGV[5]  the server time after which the request is refused, ms since 1970
 -- ARGV[6]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns as plain/release_level.lua: a number done, {2, now, holder} gone, {3, now} too late, {4, now, count} another count
+-- Returns as plain/release_level.lua: a number if released, else {2, now, holder}, {3, now} or {4, now, count}
 --
--- Keeps: holds of other visitors are unchanged.
+-- Keeps: unexpired holds of other visitors are unchanged.
 
 -- include sides.lua
 

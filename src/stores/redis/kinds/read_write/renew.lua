@@ -1,13 +1,14 @@
 -- Renews many holds of read-write locks at once, of readers and of writers.
 --
 -- KEYS[2i-1]            a lock
--- KEYS[2i]              the TTL key of its visitor
--- ARGV[2i-1], ARGV[2i]  the visitor and its lease, ms
+-- KEYS[2i]              the TTL key of the visitor
+-- ARGV[2i-1], ARGV[2i]  the visitor of KEYS[2i-1] and its lease, ms
 -- ARGV[#ARGV-1]         the server time after which the request is refused, ms since 1970
 -- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done. The i-th hold was not renewed: what is 0 if the lock is free, else its holder
+--         {now, 1, i, what, …}  renewed, except for each listed i-th hold: what is 0 if the hold expired or the lock is
+--           free, else the holder of the lock
 --
 -- Keeps: only holds with the visitor's own field are extended. No lease is shortened.
 

@@ -2,14 +2,14 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the TTL key of the visitor
--- KEYS[3]  the entries of the waiters
+-- KEYS[3]  the queue entries of the waiters
 -- ARGV[1]  the visitor
 -- ARGV[2]  the channel of unlock messages
 -- ARGV[3]  the number of the request, which precedes the reply: {number, …}
 --
--- Returns now, the server time in ms since 1970. It shows whether the in-doubt request can still arrive
+-- Returns now, the server time in ms since 1970. It shows whether the server still accepts the in-doubt request
 --
--- Keeps: holds of other visitors are unchanged. Works at maxmemory.
+-- Keeps: unexpired holds of other visitors are unchanged. Works at maxmemory.
 
 -- include sides.lua
 -- include turns.lua

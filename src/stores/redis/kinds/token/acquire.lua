@@ -3,13 +3,13 @@
 -- KEYS[1]  the lock: a string, the token of its holder
 -- ARGV[1]  the token
 -- ARGV[2]  the lease, ms
--- ARGV[#ARGV-2]  the replication id of the server that may grant it, if the grant is a vote
+-- ARGV[#ARGV-2]  the replication id that the server must have; only given if the grant is a vote in a quorum
 -- ARGV[#ARGV-1]  the server time after which the request is refused, ms since 1970
 -- ARGV[#ARGV]  the number of the request, which precedes the reply: {number, …}
 --
 -- Returns as plain/acquire.lua: number * 4194304 + left  granted, also to a repeated request
---         {0, now, ttl, holder}  refused; the lock is held for ttl ms, -1 without a TTL; holder is the start of the
---           holder's token
+--         {0, now, ttl, holder}  refused; ttl is the TTL of the lock in ms, -1 without a TTL; holder is the start of
+--           the holder's token
 --         {3, now}               too late, nothing was done
 --         {6, now}               another server may have taken over the address; nothing was done
 --

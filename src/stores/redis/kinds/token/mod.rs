@@ -1,4 +1,4 @@
-//! The lock that the Redis documentation describes: a string that only the holder knows.
+//! The lock that the Redis documentation describes: a key whose value is the random token of the holder.
 
 use super::*;
 

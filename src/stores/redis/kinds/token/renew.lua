@@ -6,7 +6,7 @@
 -- ARGV[#ARGV]           the number of the request, which precedes the reply: {number, …}
 --
 -- Returns {now, 0}             too late, nothing was done
---         {now, 1, i, what, …}  done. KEYS[i] was not renewed: what is 0 if the lock is free, else its holder
+--         {now, 1, i, what, …}  renewed, except for each listed KEYS[i]: what is 0 if the lock is free, else its holder
 --
 -- Keeps: only a key with the visitor's own token gets a new TTL.
 

@@ -1,4 +1,4 @@
--- Begins a hold with the count `wanted` for ARGV[2] ms. If a command fails, the script ends, and no hold is left.
+-- Begins a hold with the count `wanted` and a lease of ARGV[2] ms. If a command fails, no hold is left.
 call('HSET', key, visitor, wanted)
 local expires = redis.pcall('PEXPIRE', key, ARGV[2])
 if expires ~= 1 then

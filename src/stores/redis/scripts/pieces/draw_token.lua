@@ -1,5 +1,5 @@
--- The token is at least the time in µs. So the tokens continue to increase even if the server has lost the last token. Lua
--- cannot represent every integer above 9007199254740991.
+-- The token is at least the server's time in µs. So tokens increase even if the server has lost the last token, unless
+-- its clock was set back. Lua cannot represent every integer above 9007199254740991.
 local last = call('GET', KEYS[2]) or '0'
 local token = string.find(last, '^%d+$') and math.max(last + 1, time[1] * 1000000 + time[2], ARGV[5] + 0)
 if not token or token > 9007199254740991 then

@@ -1,20 +1,20 @@
 -- The queue of a fair lock is a list of waiters, in the order of joining. In a sorted set, the score of a waiter is the
--- time, ms, after which the waiter counts as dead. For a waiter of this library, this time is the time of its last request
--- plus one patience (see fair/acquire.lua) per position. A Redisson client that acquires the lock subtracts one patience
--- from all scores. The fraction of the score encodes the time of the last request (see looks.lua). For a waiter of Redisson,
--- the fraction encodes when its channel was first found without a subscriber.
+-- time, ms, from which on it counts as dead. A request of this library's waiter sets this time to now plus n times the
+-- patience (see fair/acquire.lua). n is 1 for the first waiter, 2 for the second, else the length of the queue. A
+-- Redisson client that acquires the lock subtracts its patience from all scores. The fraction of a score encodes the
+-- time of the last request (see looks.lua), or when a Redisson waiter was first found without a subscription.
 
 -- include looks.lua
 
--- The visitors of this library end with the number of a hold.
+-- A visitor of this library ends with `:thread:hold`, and a visitor of Redisson with `:thread`.
 local function is_ours(waiter)
     return string.find(waiter, ':%d+:%d+$') ~= nil
 end
 
 -- Returns the first living waiter; false if there is none. Removes dead waiters before it. The waiter `me` is never dead.
 -- Another waiter is dead if its time has passed or is missing, or if `left_of` (optional) returns at most 0 for it.
--- `left_of` gets a waiter, its time, and whether a dead waiter preceded it. The second result is the result of `left_of`
--- for the first living waiter. If `call` is `pcall`, the first result may be an error.
+-- `left_of` gets a waiter, its time, and whether a dead waiter preceded it. Unless the first living waiter is `me`, the
+-- second result is how much longer it counts as alive, ms. If `call` is `pcall`, the first result may be an error.
 local function first_of(call, queue, times, me, now, left_of)
     local first, has_dead = call('LINDEX', queue, 0), false
     while first and first ~= me and type(first) == 'string' do
@@ -39,8 +39,8 @@ local function first_of(call, queue, times, me, now, left_of)
     return first
 end
 
--- Notifies the first waiter that the lock is free. If this waiter is not subscribed, notifies the first subscribed waiter
--- of this library, which queries the lock. May return an error.
+-- Notifies the first waiter that the lock is free. If this waiter is not subscribed, notifies another waiter of this
+-- library: the first subscribed one of the next 31. Its attempt detects a dead first waiter. May return an error.
 local function tell_first(queue, times, base, now)
     local first = first_of(redis.pcall, queue, times, nil, now)
     if type(first) ~= 'string' then

@@ -1,6 +1,6 @@
--- Returns the holder of the lock (the first 128 bytes of its field), then nil and the whole field. Returns '' if the lock
--- is free; nil and an error if the key is not a lock. A lock is a hash of one field. The field begins with `text:number`,
--- and its value is a count. The form of a field of more than 256 bytes is not checked.
+-- Returns the holder of the lock (the first 128 bytes of its field), then nil and the whole field. Returns '' if the
+-- lock is free; nil and an error if the hash is not a lock. For another type of key, the script fails. A lock is a hash
+-- of one field `text:number` or `text:number:text` with a count. The form of a field of over 256 bytes is not checked.
 local function holder_of(key)
     -- If the user has no right to HLEN, the fields are counted with HKEYS.
     local size, fields = redis.pcall('HLEN', key), {}

@@ -29,8 +29,8 @@ local function keep_taken(taken, key, life)
     end
 end
 
--- Deletes the set of taken permits of a semaphore that is gone or is being deleted. If the key has another type, returns
--- the error and deletes nothing.
+-- Deletes the set of taken permits of a semaphore that is gone or is being deleted. If the key of the set has another
+-- type, returns the error and deletes nothing.
 local function forget_taken(taken)
     local flaw = redis.pcall('ZSCORE', taken, '')
     return type(flaw) == 'table' and flaw or redis.pcall('DEL', taken)
@@ -41,7 +41,7 @@ local function end_of(now, lease)
     return string.format('%.0f', math.min(now + lease, 922337203685477))
 end
 
--- Returns arguments for ZADD.
+-- Returns arguments for ZADD: each member with the score `ends`.
 local function scored(members, ends)
     local words = {}
     for i, member in ipairs(members) do

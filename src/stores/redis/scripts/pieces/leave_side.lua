@@ -1,5 +1,5 @@
--- Removes a visitor's hold, which must exist. Returns the message for the waiters, or nothing. If nothing was changed,
--- returns nil and an error.
+-- Removes a visitor's hold, which must exist. Returns the message for the waiters, or nothing. If the hold cannot be
+-- removed, returns nil and an error.
 local function leave(key, own, visitor, notes)
     local writes, mode = is_writer(visitor), redis.call('HGET', key, 'mode')
     local lasts, left = redis.call('PTTL', key), redis.call('PTTL', own)

@@ -7,8 +7,8 @@ local function time_of(score, now)
     return string.format('%.17g', math.floor(score) + (math.floor(now / 100) % 2047 + 1) / 2048)
 end
 
--- Returns the minimum time since the member's last request, ms. Returns false if that time is unknown, or if the clock was
--- set back after the request.
+-- Returns a lower bound for the time since the member's last request, ms; false if that time is unknown. Times repeat
+-- every 204.7 s. A time of 102.4 s or more is treated as a clock that was set back: the result is false.
 local function silence_of(score, now)
     local noted = score % 1 * 2048
     local silence = noted > 0 and (math.floor(now / 100) - noted + 1) % 2047

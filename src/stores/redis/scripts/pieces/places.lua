@@ -13,8 +13,8 @@ local function wake_first(waiting, due, channels, now)
         redis.call('ZREM', waiting, first)
         if ends and ends + 0 > now then
             redis.pcall('PUBLISH', channels .. ':' .. first, '0')
-            -- A queue entry has a lease of 10 s. A deadline further ahead shows that the server's clock was set back, so the
-            -- waiter may be dead.
+            -- A queue entry has a lease of 10 s. A deadline further ahead shows that the server's clock was set back.
+            -- The waiter may be dead, so the next waiter is signalled too.
             if ends - now <= 10000 then
                 return true
             end

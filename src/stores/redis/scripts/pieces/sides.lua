@@ -6,7 +6,7 @@ local function is_writer(visitor)
     return string.sub(visitor, -6) == ':write'
 end
 
--- Returns the mode of a lock; false if the lock is free; nil and an error if the key is not a read-write lock.
+-- Returns the mode of a lock; false if the lock is free; nil and an error if the hash is not a read-write lock.
 local function mode_of(key)
     local mode = redis.call('HGET', key, 'mode')
     if not mode and redis.call('EXISTS', key) == 1 then
@@ -23,8 +23,8 @@ local function holder_of(key)
 end
 
 -- Returns a summary of the holds of all other visitors: their longest TTL, the fields of expired holds, the mode, and
--- whether a writer is among them. One of Redisson's readers has a TTL key for each level, any other visitor has one TTL key.
--- If the slot moves, and the node cannot tell whether a TTL key is missing, returns nil and an error.
+-- whether they have an unexpired writer. A reader of Redisson has a TTL key for each level. Any other visitor has at
+-- most one. If the slot moves, the node may not know whether a TTL key is missing. Then returns nil and an error.
 local function others_of(key, own, visitor)
     local prefix, fields = string.sub(own, 1, #own - #visitor - 17), redis.call('HGETALL', key)
     local others = {longest = 0, over = {}, mode = 'read', has_writer = false}
@@ -53,8 +53,8 @@ local function others_of(key, own, visitor)
     return others
 end
 
--- Whether the hold of a visitor with a field has expired. A writer's hold without a TTL key is alive as long as no reader
--- has a field.
+-- Whether the hold of a visitor, whose field exists, has expired. A writer's hold without a TTL key is alive as long as
+-- no reader has a field.
 local function is_over(key, own, visitor)
     return redis.call('EXISTS', own) == 0 and (not is_writer(visitor) or redis.call('HLEN', key) > 2)
 end
@@ -65,8 +65,8 @@ local function prolong(key, life)
     redis.call('PEXPIRE', key, math.max(redis.call('PTTL', key), life + 0))
 end
 
--- Sets the TTL of the hash to the longest of its holds, and removes expired holds. If only readers hold a lock in write
--- mode, changes the mode to read. Without holds, deletes the hash. Returns the message for the waiters, or nothing.
+-- Sets the TTL of the hash to the longest TTL of its holds, and removes expired holds. If only readers hold a lock in
+-- write mode, changes the mode to read. Without holds, deletes the hash. Returns the message for waiters, if any.
 local function settle(key, others)
     if others.longest <= 0 then
         redis.call('DEL', key)

@@ -1,4 +1,4 @@
--- Replaces the visitor ARGV[1] by ARGV[2] for ARGV[3] ms. If a command fails, ARGV[1] keeps its hold.
+-- Replaces the visitor ARGV[1] by ARGV[2], with a lease of ARGV[3] ms. If a command fails, ARGV[1] keeps its hold.
 local set = redis.pcall('HSET', key, ARGV[2], 1)
 if type(set) == 'table' then
     return set

@@ -5,7 +5,7 @@
 local taken, members = KEYS[2], members_of(ARGV[1])
 local free = call('GET', key)
 if not free then
-    -- The semaphore was deleted, so its taken permits are deleted.
+    -- The semaphore is gone, so its taken permits are deleted.
     local gone = forget_taken(taken)
     return type(gone) == 'table' and gone or {number, {0, now, 1000, ''}}
 elseif not string.find(free, '^%-?%d+$') then

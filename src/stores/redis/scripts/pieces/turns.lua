@@ -1,7 +1,7 @@
--- The waiters for a read-write lock have entries in a sorted set. The score is the time of joining, ms, and encodes the time
--- of the last request (see looks.lua). An entry expires 3 s after the last request. A writer that releases the lock sets the
--- joining time of waiting readers to 0. The entries affect only the order of acquisition, so errors of commands on them are
--- ignored.
+-- The waiters for a read-write lock have entries in a sorted set. The score is the time of joining, ms. Its fraction
+-- encodes the time of the last request (see looks.lua). An entry expires about 3 s after the last request. A writer
+-- that releases the lock sets the joining time of waiting readers to 0. The entries affect only the order of
+-- acquisition, so errors of commands on the entries are ignored.
 
 -- include looks.lua
 

@@ -1,4 +1,4 @@
--- Only in a quorum: unless the server is a master with the replication id ARGV[#ARGV-2], it refuses the request.
+-- Only in a quorum: refuses the request unless this server is a master with the replication id ARGV[#ARGV-2].
 if #ARGV % 2 == 1 then
     local replication = call('INFO', 'replication')
     if
