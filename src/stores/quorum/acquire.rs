@@ -121,7 +121,7 @@ impl Quorum {
             return;
         }
         drop(placements);
-        // The hold was released in the meantime. A node that does not answer keeps the key until the lease ends.
+        // The hold was released in the meantime. A node that does not answer may keep the key until the lease ends.
         self.undo(claim, &open, deadline);
     }
 }

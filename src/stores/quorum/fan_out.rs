@@ -41,7 +41,7 @@ pub(super) struct FanOut<'a, T> {
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
     connecting: Vec<Connecting<'a>>,
     busy: Vec<Busy>,
-    /// The nodes to which the request was sent, one bit each.
+    /// The nodes to which the request was sent, or at which it failed at once, one bit each.
     asked: u64,
     out_of_reach: Vec<(usize, Error)>,
 }
@@ -243,8 +243,8 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Returns the next reply that has arrived. If only a part of the reply has arrived, the read waits for the rest until
-    /// `deadline`, but for at least 5 ms.
+    /// Returns the next reply that has arrived. If only a part of the reply has arrived, the read waits for the rest
+    /// until `deadline` or the request's deadline, whichever is earlier, but for at least 5 ms.
     pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, Result<T>)> {
         if let Some(next) = self.ready.pop() {
             return Some(next);

@@ -1,8 +1,8 @@
 //! Attempts to connect to the nodes of a quorum in the background.
 //!
 //! Connecting (TCP, TLS, AUTH, identification) may take longer than the node timeout, which limits one request. So each
-//! attempt has its own timeout and its own thread. A call that needs the node waits for the attempt until the deadline of
-//! the call. If the attempt ends later, the next call uses the connection.
+//! attempt has its own timeout and its own thread. `FanOut` limits how long a call waits for the attempt. If the
+//! attempt ends later, the next call uses the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 
 pub(super) struct Links {
-    /// For each node, the attempts to connect for requests, and those for renewals.
+    /// For each node, the attempts to connect for requests, and the attempts to connect for renewals.
     nodes: Mutex<Vec<[Link; 2]>>,
     changed: Condvar,
     timeout: Duration,
@@ -142,7 +142,7 @@ impl ConnectWait<'_> {
         self.node.with_link(self.purpose, ended)
     }
 
-    /// Whether the previous attempt failed. Such a node is probably dead, so a call waits at most one node timeout for it.
+    /// Whether the previous attempt failed. If it failed at every awaited node, a call waits at most one node timeout.
     pub(super) fn is_doubtful(&self) -> bool {
         let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
         self.node.with_link(self.purpose, has_failed)

@@ -16,7 +16,8 @@ pub(crate) enum Purpose {
 
 pub(crate) enum Pending<'a, T> {
     Ready(Result<T>),
-    /// The request was sent. If this value is dropped, the next user of the connection reads the reply.
+    /// The request was sent. If this value is dropped, the next user of the connection reads the reply. A dropped
+    /// renewal closes its connection.
     Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent, because no connection is ready. `RedisNode::connect` makes a connection.
     NotConnected,

@@ -29,8 +29,8 @@ impl Quorum {
         placement.map_or(self.all(), |it| it.nodes)
     }
 
-    /// Removes the placement of a hold, and returns the nodes that may have the hold. `in_doubt` then lists only these nodes
-    /// and the nodes that can still execute a request, with its expiry.
+    /// Removes the placement of a hold, and returns the nodes that may have the hold. `in_doubt` then lists only these
+    /// nodes, and the nodes that can still execute a request, with the expiry of that request.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) -> u64 {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         let nodes = placement.as_ref().map_or(self.all(), |it| it.nodes);

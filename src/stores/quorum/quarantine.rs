@@ -1,4 +1,4 @@
-//! The vote of a node: whether its grants count. A node without a vote may have lost granted locks.
+//! The vote of a node: whether its grants count. [`Quarantined`] lists why a node may have no vote.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Membership {
         }
     }
 
-    /// Notes which server node `index` now is. Returns an error if the grants of this server do not count.
+    /// Notes which server is at node `index` now. Returns an error if the grants of this server do not count.
     fn admit(
         &self,
         index: usize,
@@ -125,7 +125,7 @@ impl Membership {
     /// | first one seen, node can fail over | may be missing on the server | now |
     /// | first one seen | may be missing if granted before the start | its start |
     /// | same run, new replication id | may be missing on the server | now |
-    /// | restarted, with persistence before and after | are on the server | as before the restart |
+    /// | restarted, with persistence before and after, cannot fail over | are on the server | as before the restart |
     /// | any other | may be missing on the server | now |
     fn quarantine(
         &self,
@@ -169,7 +169,7 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether this run of the server had begun at `moment`; always true for an unlimited age.
+    /// Whether this run of the server had begun before `moment`; always true for an unlimited age.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }

@@ -21,8 +21,8 @@ impl Quorum {
     ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = claim.in_doubt(0);
-        // A node may execute an unanswered acquire request after the release. `forget` reads the expiry of the acquire request
-        // before the release is sent: a reply that arrives later does not prove that this request ran before the release.
+        // A node may execute an unanswered acquire request after the release. `forget` reads the expiry of the acquire
+        // request before the release is sent. A later reply to the acquire request does not prove that it ran first.
         let placement = self.forget(&mut in_doubt);
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
@@ -70,8 +70,8 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept`: how many nodes may have kept the lock from others. `is_free` is true if they are a majority, and if a
-        // majority of all nodes lacks the hold now.
+        // `kept`: how many nodes may have excluded other clients until this call. `is_free`: these nodes are a
+        // majority, and a majority of all nodes lacks the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
@@ -102,8 +102,8 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, purpose, lease, deadline, |node, by| {
             node.node.send_release(claim, keep, by)
         });
-        // Waits for all replies: a node could execute an unanswered request after the next request of the hold. An error
-        // lists all replies.
+        // The call waits for all replies. Otherwise a node could execute this request after the next request for the
+        // hold. An error lists all replies.
         while let Some((index, answer)) = fan_out.next() {
             tally.note(index, self.record_reply(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
@@ -151,7 +151,8 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
-            // Returns true if a majority may have had the lock. Silent nodes and nodes without a vote may have had it.
+            // Returns true if a node had the lock, and a majority may have had it. Silent nodes and nodes without a
+            // vote may have had the lock.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

@@ -60,7 +60,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// Nodes that have or may have granted the request, with the expiry of the request (0 at a node that has granted it).
+    /// Nodes that have or may have granted the request, each with the request's expiry; 0 if the node has granted it.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes

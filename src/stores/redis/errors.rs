@@ -22,8 +22,8 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// Returns the error for a failed request. If the user lacks rights, the error names them. They are queried until
-    /// `deadline` at the latest. If the request may have changed something, use `unknown` instead.
+    /// Returns the error for a failed request. If the user lacks rights, a query finds these rights, and the error
+    /// names them. The query ends by `deadline`. If the request may have changed something, use `unknown` instead.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -35,7 +35,7 @@ impl Redis {
         })
     }
 
-    /// Returns the error for a failed request that is not a script of a lock. `keys` are the keys of the request.
+    /// Like [`Redis::error_of`], but sends no query for missing rights. `keys` are the keys of the request.
     pub(super) fn error_about(
         &self,
         node: Arc<str>,
@@ -114,7 +114,7 @@ impl Redis {
         }
     }
 
-    /// Returns the rights that the user lacks for this lock, as ACL rules. Empty if the query fails.
+    /// Returns the rights that the user lacks for this lock, as ACL rules. Empty if the query gets no usable reply.
     fn missing_rights(
         &self,
         layout: &'static Layout,
@@ -217,7 +217,7 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
         "OOM",
         "TRYAGAIN",
         "CLUSTERDOWN",
-        // The reply if a script reads a key that it deleted, while the key's slot moves.
+        // Redis replies this if a script deletes a key and then reads it while the key's slot moves.
         "non local key",
         "max number of clients",
         "UNBLOCKED",
@@ -247,7 +247,7 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
 pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: Key) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
-        // The test itself was refused: it needs EVAL, TIME and the key.
+        // The test itself was refused: it needs the rights to EVAL and to the key.
         Err(CallError::Server(text)) => return named_in(&text, vec![lock.to_owned()]),
         _ => return Vec::new(),
     };
@@ -276,7 +276,7 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     }
 }
 
-/// Whether one key may be the cause if a server refuses a batch of renewals with this error.
+/// Whether a server that refused a batch of renewals with this error may have done so because of a single key.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         ReplyClass::Passing => false,

@@ -54,14 +54,14 @@ pub(crate) struct Faults {
 pub(crate) struct Link {
     world: Arc<World>,
     connection: u64,
-    /// Whether the connection ended because a test dropped a reply.
+    /// Whether the connection ended because a reply was dropped.
     is_lost: Arc<AtomicBool>,
     pid: u32,
 }
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// The hashes of the scripts that injected faults treat differently from all others.
+/// The hashes of the scripts that injected faults treat differently: renewals, and scripts whose replies are kept.
 struct Hashes {
     renewals: HashSet<String>,
     aside: HashSet<String>,
@@ -263,8 +263,8 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Called after each read: sends replies that did not fit before. Fails if a test dropped a reply and so ended the
-    /// connection.
+    /// Called after each read. Sends the replies that did not fit into the socket's buffer before. Fails if the
+    /// connection ended because a reply was dropped.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if let Some(end) = state.connections.get_mut(&self.connection) {

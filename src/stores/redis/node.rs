@@ -1,8 +1,8 @@
 //! A store on one server as a node of a quorum. The quorum first sends a request to each node, then reads the replies. So
 //! all nodes work at the same time.
 //!
-//! If a request needs a second attempt (an unknown script, a wrong clock offset), the reader of its reply blocks until the
-//! second reply arrives.
+//! If a request needs a second attempt, the reader of its reply blocks until the second reply arrives. The cause may be
+//! an unknown script, or a wrong clock offset.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl RedisNode {
                 pool.give_back(borrowed, &Ok(()));
                 is_ready
             }
-            // Other requests use all connections, so the server is reachable.
+            // Other requests use all connections, so the server is treated as reachable.
             Err(NotReady::Busy(_)) => true,
             Err(NotReady::NotConnected | NotReady::Unfit(_)) => false,
         }

@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     /// Whether unlock messages in a Cluster are sharded. `None` to detect this.
     pub(crate) sharded: Option<bool>,
     pub(crate) replication: Option<Replication>,
-    /// How much longer a waiter in a queue on the server counts as alive than the waiter before it.
+    /// Each waiter in the queue of a fair lock counts as alive for this much longer than the waiter before it.
     pub(crate) patience: Duration,
 }
 
@@ -116,7 +116,7 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        // If only the master uses TLS, the certificates may be for the master only, so they are not used for sentinels.
+        // If only the master uses TLS, the TLS settings may be for the master only. Sentinels then get no TLS settings.
         let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
         let shared = is_shared.then(|| tls.clone());
         let shared = Access {
@@ -211,7 +211,7 @@ fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
         .with_provider(access.provider.as_ref())
 }
 
-/// Parses the addresses of servers that belong together. Returns the first address, and all addresses.
+/// Parses the addresses of servers that belong together. Returns the first address, and all distinct addresses.
 fn addresses(
     urls: &[String],
     setting: &'static str,

@@ -40,7 +40,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // A user without the right to EVAL may have the right to EVALSHA. On this NOSCRIPT, `run` sends the hash.
+            // A user without the right to EVAL may have the right to EVALSHA. NOSCRIPT makes `receive` send the hash.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }
@@ -118,8 +118,8 @@ impl RedisNode {
             expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
-        // If the server may not know the script, its text is sent at once: a thread that no longer waits for the reply
-        // could not send the text after NOSCRIPT.
+        // If the server may not know the script, the text of the script is sent at once. A thread that no longer waits
+        // for the reply could not send the text after NOSCRIPT.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &call, limit, how, deadline);

@@ -52,8 +52,8 @@ impl Node {
         self.pool.connector.master().node()
     }
 
-    /// Runs `talk` on a connection of the pool. If the request was certainly not executed, repeats `talk` until `deadline`.
-    /// If no other server can take over, repeats only after an error reply or a closed connection.
+    /// Runs `talk` on a connection of the pool. If the request was certainly not executed, repeats `talk` until shortly
+    /// before `deadline`. If no other server can take over, repeats only after an error reply or a closed connection.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,

@@ -89,8 +89,8 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // An unanswered first acquisition is not repeated. If a second attempt found a hold, the client would not know
-            // which attempt or thread began it.
+            // An unanswered first acquisition is not repeated. If the first attempt began a hold, some scripts would
+            // refuse the second attempt because of that hold.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
@@ -111,8 +111,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // A later release may set the count back to the value that an unanswered attempt expects. If the server gets
-            // this attempt only then, the attempt overwrites the lease.
+            // An unanswered attempt may arrive after a later release. If that release has set the count to the value
+            // that the attempt expects, the attempt overwrites the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

@@ -23,7 +23,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(in crate::stores::redis) lock: &'c Arc<str>,
     pub(in crate::stores::redis) visitor: Option<&'c VisitorId>,
     pub(super) successor: Option<&'c VisitorId>,
-    /// The holder of the write lock, if the same thread acquires the read lock as well.
+    /// The thread's hold of the write side, if this request is for the read side of the same lock.
     pub(super) inside: Option<&'c VisitorId>,
     pub(super) queueing: Option<&'c Queueing>,
     pub(in crate::stores::redis) lease: Duration,
@@ -58,8 +58,8 @@ pub(super) enum Repeat {
     Never,
     /// The request is sent again if its connection was cut, at most [`REPEATS`](super::REPEATS) times.
     IfCut,
-    /// The request is sent at most twice. The first attempt gets half of the time until the deadline. If `unsent` is
-    /// false, the request is repeated only after a lost reply.
+    /// The request is repeated at most once. The first attempt gets half of the time until the deadline. If `unsent` is
+    /// false, the request is repeated only if the first attempt was sent and got no reply.
     Halfway {
         unsent: bool,
     },
@@ -145,8 +145,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query omits the key of the stored reply, because a query stores no reply. While a slot
-    /// moves, a Cluster node refuses a request if some of its keys are missing.
+    /// The keys of the script. A query stores no reply, so it omits the key of the stored reply. With this key, which
+    /// is missing, a Cluster node would refuse the query while the slot moves.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();

@@ -53,7 +53,7 @@ struct Guarded<'a> {
     check: Check<'a>,
     work: Work<'a>,
     script: &'a Script,
-    /// Whether the server has refused the work as late before. That reply corrected the cached clock offset.
+    /// Whether the server has already refused the work as late. That refusal corrected the cached clock offset.
     was_late: bool,
 }
 
@@ -124,7 +124,7 @@ impl Operation for Guarded<'_> {
     type Answer = Outcome<Vec<Reply>, Duration>;
 
     fn call(&self) -> Call<'_> {
-        // The server could not recognize a repeated attempt, so the request is sent once.
+        // The server could not recognize a repeated attempt, so an unanswered request is not sent again.
         let call = match self.check {
             Check::Hold(claim, end) => Call {
                 valid_until: Some(end),

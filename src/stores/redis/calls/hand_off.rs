@@ -9,7 +9,7 @@ use crate::stores::redis::calls::{Answered, Attempts, Call, Operation, Read, Rep
 use crate::stores::redis::replies::{cause_of, integer_at, item_at};
 use crate::stores::redis::transport::CallError;
 
-/// A client with `wait_replicas` hands no holds off: see `Facts::hands_off`.
+/// A client with `wait_replicas` does not hand holds off: see `Facts::hands_off`.
 pub(crate) struct HandOff<'a> {
     pub(crate) from: &'a Claim,
     pub(crate) to: &'a Claim,
@@ -51,7 +51,7 @@ impl Operation for HandOff<'_> {
                     leftover: None,
                 }))
             }
-            // The first attempt may have handed the lock off. The successor may then have released the lock.
+            // The first attempt may have handed the lock off. The lease of the successor may then have ended.
             (Some(2), Some(_), _) if attempts.earlier_sent_since.is_some() => {
                 let reason = "a repeated request got no reply, and neither hold exists";
                 let fault = CallError::NotSent(reason.into());

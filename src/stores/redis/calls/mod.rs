@@ -77,7 +77,7 @@ pub(super) trait Operation: Sized {
 
     fn read(&mut self, redis: &Redis, reply: &Value, attempts: &mut Attempts) -> Read<Self>;
 
-    /// Returns the result of a request that failed with `fault`. The server may have executed it, or may still do so.
+    /// Returns the result of a failed request that the server may have executed, or may still execute.
     fn unknown(&self, redis: &Redis, fault: CallError, attempts: &Attempts) -> Answered<Self> {
         Err(redis.error_of(&self.call(), fault, attempts.deadline))
     }

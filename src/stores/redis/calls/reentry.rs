@@ -36,7 +36,7 @@ impl SetCount<'_> {
             (Some(2), Some(holder)) => Ok(Outcome::Gone(cause_of(holder))),
             (Some(3 | 6), _) => Err(Unread::Outdated),
             (Some(4), Some(count)) => match text_of(count).parse() {
-                // An earlier attempt, which got no reply, has changed the count.
+                // An earlier request that got no reply, such as another re-entry, has changed the count.
                 Ok(count) => {
                     self.known = count;
                     Err(Unread::Outdated)

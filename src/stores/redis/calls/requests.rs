@@ -34,7 +34,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // Another connection may lead to another server. So the server is identified on this connection.
+            // Another connection may lead to another server. So a quorum identifies the server on this connection.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),

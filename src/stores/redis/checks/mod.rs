@@ -1,6 +1,6 @@
 //! Checks a server's settings for risks to locks.
 //!
-//! A missing right to a query is a finding, not an error. The checks change nothing on the server.
+//! If the user lacks the right to a query, the check reports a finding, not an error. The checks change nothing.
 
 mod replicas;
 mod rights;

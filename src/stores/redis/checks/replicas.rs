@@ -39,7 +39,7 @@ pub(super) fn find(
                 "scripts ignore min-replicas-to-write before Redis 7",
                 "install Redis 7 or later",
             ),
-            // If one of the two settings is 0, both have no effect.
+            // If one of the two settings is 0, neither setting has an effect.
             false => (
                 "min-replicas-to-write or min-replicas-max-lag is 0",
                 "set min-replicas-to-write 1 and min-replicas-max-lag 10",

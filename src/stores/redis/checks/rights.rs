@@ -163,7 +163,7 @@ fn refused(
 ///
 /// # Errors
 ///
-/// Returns the fault of the connection, with the command that got no reply.
+/// Returns the fault of the connection. If a command got no reply, also returns this command.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,

@@ -11,7 +11,7 @@ const OLDEST: (u32, u32) = (6, 2);
 
 const SLOTS: u32 = 16_384;
 
-/// Other products: the field of `INFO` that identifies each, the field with its version, and its name.
+/// For each other product: the field of `INFO` that identifies the product, the field with its version, and its name.
 const OTHERS: [(&str, &str, &str); 5] = [
     ("dragonfly_version", "dragonfly_version", "Dragonfly"),
     ("garnet_version", "garnet_version", "Garnet"),

@@ -27,7 +27,6 @@ impl Renewals<'_> {
         }
     }
 
-    /// Reads the replies to a batch.
     fn read(&mut self, one: &mut SentBatch<'_>, by: Instant) -> Result<(), CallError> {
         while let Some(expected) = one.expected.front() {
             let connection = &mut one.connection.connection;
@@ -60,8 +59,8 @@ impl Renewals<'_> {
         Ok(())
     }
 
-    /// Reads the reply to one call of the script, a part of the batch. If the call was in time, it has renewed each claim of
-    /// the part for its whole lease, unless the reply lists the claim.
+    /// Reads the reply to one call of the script, which renews one part of the batch. If the call was in time, the
+    /// server has renewed each claim of the part for its whole lease, except for the claims that the reply lists.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);
@@ -128,11 +127,11 @@ impl Renewals<'_> {
                 let target = cluster.follow(&it, shard);
                 (it.is_ask.then_some(target), true)
             }
-            // A claim that ASK redirected before is sent to the same node again.
+            // If only the form of the script changes, the claim is sent to the node of an earlier ASK again.
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;
-        // One claim may have caused the error, or its key may be at another node. So each claim gets a separate call.
+        // A single claim may have caused the error, for example by a key at another node. So each claim is sent alone.
         let is_split = !is_again && may_be_for_one && indices.len() > 1;
         let again = OpenClaim {
             asked: asked.filter(|_| is_again),

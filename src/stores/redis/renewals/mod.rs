@@ -1,10 +1,10 @@
-//! Renews many claims with one call of a script: at one server, in a Cluster, and at a node of a quorum.
+//! Renews many claims with few calls of a script: at one server, in a Cluster, or at a node of a quorum.
 //!
-//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then reads
-//! the replies as they arrive. So no server delays another.
+//! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then
+//! reads the replies. So all servers work at the same time. For a quorum node, the first replies are read later.
 //!
-//! A claim gets another round if its request was redirected, late, refused in a batch, or not sent, or if the server needs
-//! the text of the script. For a node of a quorum, the first round is sent at once, and its replies are read later.
+//! A claim gets another round if its request was redirected or late, if its batch was refused or did not find it, or if
+//! the server needs the other form of the script (text or hash). An unsent claim usually gets another round, too.
 
 mod answers;
 mod batch;

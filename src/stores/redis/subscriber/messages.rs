@@ -93,8 +93,8 @@ impl Shared {
             .filter(|(_, channel)| {
                 channel.waiters == 0
                     && channel.idle_since.is_none_or(|since| {
-                        // An unconfirmed subscription is kept longer: its confirmation must not count for a later
-                        // subscription.
+                        // An unconfirmed subscription is kept longer. Its late confirmation must not be treated as the
+                        // confirmation of a later subscription.
                         let is_settled = channel.was_asked == channel.is_live;
                         time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
@@ -122,7 +122,7 @@ impl Shared {
     }
 }
 
-/// Returns how many waiters of this client one unlock message wakes.
+/// Returns how many waiters of this client one unlock message wakes at most.
 fn woken_by(channel: &str, words: &str) -> usize {
     let layouts = KINDS.into_iter().map(Layout::of);
     let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));

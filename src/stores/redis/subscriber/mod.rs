@@ -3,10 +3,10 @@
 //! In a Cluster, messages may be sharded: the client receives them from the master of the channel's slot. When the slot
 //! moves, the server ends the subscription, and the waiters are woken. Their next request finds the new server.
 //!
-//! A new waiter sends the SUBSCRIBE for its channel itself. After a reconnect, the thread subscribes to all channels that
-//! have waiters. When a subscription is confirmed, all waiters of the channel try again, because messages before the
-//! confirmation were not received. A server that does not answer PING in time is treated as unreachable. `messages.rs` wakes
-//! waiters by `ground/notify.rs`.
+//! The thread of a new waiter sends the SUBSCRIBE for its channel. After a reconnect, the subscriber's thread
+//! subscribes to all channels that have waiters. When a subscription is confirmed, all waiters of the channel try
+//! again, because messages before the confirmation were not received. If the server does not answer PING in time, the
+//! thread reconnects.
 
 mod lazy_thread;
 mod messages;
@@ -24,7 +24,7 @@ use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use lazy_thread::LazyThread;
 
-/// How long a channel stays subscribed after its last waiter left. A contended lock is likely to be contended again.
+/// How long a channel without waiters stays subscribed, at least. A contended lock is likely to be contended again.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Subscriber {
@@ -49,15 +49,15 @@ struct State {
     is_closed: bool,
 }
 
-/// | waiters | asked == confirmed | meaning |
+/// | waiters | `was_asked`, `is_live` | meaning |
 /// |---|---|---|
-/// | > 0 | yes, > 0 | live: messages arrive |
-/// | > 0 | no | a confirmation is on its way, or there is no connection |
+/// | > 0 | true, true | messages arrive |
+/// | > 0 | other | no confirmation yet, no connection, or the subscription was refused |
 /// | 0 | any | kept for a later waiter until `Shared::sweep` or the end of the connection |
 #[derive(Default)]
 struct Channel {
     waiters: usize,
-    /// Whether SUBSCRIBE was sent on the current connection, and was confirmed.
+    /// Whether SUBSCRIBE was sent on the current connection. `is_live`: whether the server has also confirmed it.
     was_asked: bool,
     is_live: bool,
     idle_since: Option<Instant>,
@@ -169,8 +169,8 @@ impl Drop for Interest {
             return;
         }
         entry.idle_since = Some(time::now());
-        // An unconfirmed subscription is kept for now. Otherwise its late confirmation could be counted for the next
-        // subscription.
+        // An unconfirmed subscription is kept for now. Otherwise its late confirmation could be treated as the
+        // confirmation of the next subscription.
         if !self.lingers && entry.is_live {
             self.shared
                 .give_up(&mut state, &[Arc::clone(&self.channel)]);

@@ -46,7 +46,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until `end`. A new waiter does not end the sleep, because waiters poll until they are subscribed.
+    /// Sleeps until `end`. A new waiter does not end the sleep, because the waiter polls until it is subscribed.
     fn pause_until(&self, end: Instant) {
         let mut state = self.state.lock();
         while !state.is_closed && time::now() < end {
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// Reads until the connection ends. Returns the reason for the end.
+    /// Reads until the connection ends or no channel is left. The `Err` is the reason for the end.
     pub(super) fn listen(&self, connection: &mut Connection) -> Result<(), String> {
         let mut pinged = false;
         let mut deadline = time::now() + PING_AFTER;

@@ -36,7 +36,7 @@ impl Redis {
                 Form::Text => queries.strings(one, true, false)?,
                 Form::Number => queries.strings(one, false, true)?,
             };
-            // An entry in `others`: the key is not a lock, or the server refused a query, for example after a move.
+            // If `others` has an entry, the key is no lock, or the server refused a query. The slot may have moved.
             match looked.others.into_iter().next() {
                 Some((_, text)) => Err(CallError::Server(text)),
                 None => Ok(looked.found),
@@ -116,7 +116,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns the generation of the connection (a number that changes with the server), the next cursor, and the next locks.
+/// Returns the connection's generation, which changes with the server, and the next cursor, and the next locks.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
@@ -145,7 +145,7 @@ fn read_page(
     Ok((generation, next, looked.found))
 }
 
-/// Returns the next cursor and the next keys. If `of_hashes`, the keys are those of hashes, otherwise those of any type.
+/// Returns the next cursor and the next keys. If `of_hashes` is true, returns only the keys of hashes.
 fn scan(
     connection: &mut Connection,
     scope: &Scope,

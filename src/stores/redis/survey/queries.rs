@@ -15,7 +15,7 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// The maximum number of reported holders. A hash with more fields is read only if its `mode` is that of a read-write lock.
+/// The maximum number of reported holders. A hash with more holders is read only if its `mode` is `read` or `write`.
 const MOST_HOLDS: usize = 64;
 
 /// `QUEUE` is the queue of a fair lock. `END` is the key whose TTL is the lease of a reader's hold.
@@ -35,7 +35,7 @@ pub(super) struct KeyQueries<'a> {
     are_locks: bool,
 }
 
-/// The locks that were found. `others` has all other keys, each with the reason: no lock, or refused by the server.
+/// The locks that were found. `others` has rejected keys, each with the reason: no lock, or an error of the server.
 #[derive(Default)]
 pub(super) struct FoundLocks {
     pub(super) found: Vec<LockInfo>,
@@ -246,7 +246,7 @@ impl<'a> KeyQueries<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // If the TTL key of a reader's hold is gone, the hold has expired, even if its field remains.
+                // If the TTL key of a reader of this library is gone, the hold has expired, even if its field remains.
                 info.holders.retain(|holder| {
                     let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");

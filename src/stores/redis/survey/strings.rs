@@ -10,7 +10,7 @@ use crate::stores::redis::replies::text_of;
 use crate::stores::redis::survey::queries::{FoundLocks, KeyQueries, about, number_of};
 use crate::stores::redis::transport::CallError;
 
-/// In bytes. A longer string is not the token of a lock.
+/// In bytes. A longer string is not reported as a token.
 const LONGEST_TOKEN: i64 = 256;
 
 /// The acquired permits of a semaphore are in `OWNERS`. Acquired permits with ids are in `IDS`.

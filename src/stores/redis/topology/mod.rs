@@ -52,7 +52,7 @@ impl Topology {
     }
 
     /// Runs `talk` on the first master that is not in `done`. Returns the name of this master with the result, or `None` if
-    /// all masters are in `done`. If `begins`, refreshes the cluster map first.
+    /// all masters are in `done`. If `begins`, refreshes the slot map of a Cluster first.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],

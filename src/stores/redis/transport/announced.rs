@@ -88,7 +88,7 @@ impl Address {
         Ok(target)
     }
 
-    /// Adds two facts to a connection error: which server announced the address, and the result of `map_address`.
+    /// Adds to a connection error which server announced the address, and the result of `map_address` or advice to map.
     pub(super) fn with_origin(&self, fault: CallError, target: &Address) -> CallError {
         let Some(Announced { by, .. }) = &self.announced else {
             return fault;

@@ -9,7 +9,7 @@ use crate::stores::redis::transport::reply_text::plain;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// The request was certainly not executed.
+    /// The request was certainly not executed, or it was a query, which changes nothing.
     NotSent(Reason),
     /// All connections of the pool were in use until the deadline, so nothing was sent. The value is the size of the pool.
     Exhausted(u32),

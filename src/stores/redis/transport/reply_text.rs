@@ -17,9 +17,9 @@ pub(super) fn cut(text: &str) -> String {
 
 /// Removes the hash and the line number of a script from an error reply, so that the reply begins with its code.
 ///
-/// Redis 7 and later append both: `READONLY … script: 6b1b…, on @user_script:12.` Valkey appends only the line number. Redis
-/// before 7 puts both before the code: `ERR Error running script (call to f_6b1b…): @user_script:12: @user_script: 12:
-/// -READONLY …`.
+/// Redis 7 and later append both: `READONLY … script: 6b1b…, on @user_script:12.` Valkey 9 appends only the line
+/// number. Redis before 7 puts both before the code: `ERR Error running script (call to f_6b1b…): @user_script:12:
+/// @user_script: 12: -READONLY …`.
 pub(super) fn without_script(text: &str) -> String {
     let text = match text.rsplit_once(" script: ") {
         Some((text, script)) if script.contains("@user_script:") => text,

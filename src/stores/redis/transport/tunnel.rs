@@ -39,7 +39,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// A Unix socket that accepts one connection.
 pub(crate) struct Tunnel {
     pub(crate) path: PathBuf,
-    /// Receives why the thread could not connect or log in.
+    /// Receives why the thread could not connect, log in or forward bytes.
     pub(crate) fault: Receiver<CallError>,
 }
 

@@ -32,7 +32,7 @@ use seeds::seeds_of;
 pub(crate) use slot_map::Shard;
 use slot_map::SlotMap;
 
-/// After this many redirections in a row the request pauses, because the nodes do not agree on the slot map.
+/// After more than this many redirections in a row, a request pauses, because the nodes disagree on the slot map.
 const REDIRECTIONS: u32 = 5;
 
 pub(crate) struct Cluster {

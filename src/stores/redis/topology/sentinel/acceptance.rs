@@ -14,8 +14,8 @@ pub(super) enum MasterState {
     Unclear,
 }
 
-/// Among the reports of another server than `known` with a later epoch, returns the report with the latest epoch. One
-/// sentinel's report is enough.
+/// Returns the report with the latest epoch, among the reports that name another server than `known` and have a later
+/// epoch. A report of one sentinel is enough.
 pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> {
     let is_later = |it: &Report| it.epoch > known.epoch;
     let is_news = |it: &&Report| is_later(it) && it.node() != known.node();

@@ -1,26 +1,26 @@
 //! A master that Redis Sentinel monitors.
 //!
-//! Before it connects, the client queries a sentinel for the master, and then the master itself with `ROLE`. An old master
-//! that comes back after a failover is not used, because no sentinel reports it.
+//! For a new connection, the client queries sentinels for the master, connects to the master, and checks its `ROLE`. An
+//! old master that comes back after a failover is not used, because the sentinels report another server.
 //!
-//! A single sentinel may have an outdated view. So the client keeps the *accepted* master with the highest known epoch. If a
-//! sentinel reports another master or epoch, all sentinels are queried:
+//! A single sentinel may have an outdated view. So the client remembers one *accepted* master and its epoch. If a
+//! sentinel reports another server or a later epoch, or if the accepted master fails, all sentinels are queried:
 //!
 //! | report | accepted from |
 //! |---|---|
 //! | a later failover | two sentinels, or one if fewer than three are configured |
 //! | a later failover, reported by one of three or more | that one sentinel, under the conditions below |
 //! | another master without a later failover | a majority of the configured sentinels |
-//! | none | the accepted master stays in use while it reports the role master |
+//! | no report | (the accepted master stays in use while it reports the role master) |
 //!
-//! The report of a single sentinel is accepted in two cases. First case: the accepted master reports another role, and no
-//! two sentinels agree on another server. Second case: the accepted master is unreachable, and every sentinel that replies
-//! names the same server. In both cases the reported server must have the role master. Without this rule, a running client
-//! could not follow the last living sentinel, although a new client would follow it.
+//! The report of a single sentinel is accepted in two cases. First case: the accepted master reports another role, and
+//! no two sentinels agree on a server other than the reported one. Second case: the accepted master is unreachable, and
+//! all sentinels that reply name the same server. In both cases the reported server must have the role master. Without
+//! these two cases, a running client could not follow the last living sentinel, although a new client would follow it.
 //!
-//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels three times per
-//! lease. The client stops using its master as soon as another master is accepted, even if the new master is unreachable.
-//! In that case the client tries to connect to the new master at least once a second.
+//! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels three
+//! times per default lease (every 0.1 to 10 s). The client stops using its master as soon as another master is
+//! accepted, even if the new master is unreachable. It then retries the new master after pauses of up to about 1 s.
 //!
 //! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first
 //! sentinel that names a server with the role master. It notices no failover while the old master answers.
@@ -46,7 +46,7 @@ use crate::stores::redis::transport::{
 use acceptance::{MasterState, lone_report, newly_accepted, ranked, reason_to_ignore};
 use report::{Report, Sentinel};
 
-/// The bounds of the interval between two checks. The interval is a third of a lease.
+/// The bounds of the interval between two checks. Within these bounds, the interval is a third of the default lease.
 const CHECKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 pub(crate) struct Sentinels {
@@ -255,8 +255,8 @@ impl Shared {
         }
     }
 
-    /// Connects to a reported master. It becomes the accepted master if no master is accepted, or if `instead_of` is the
-    /// accepted master. Fails if its role is not master, or if another master stays accepted.
+    /// Connects to a reported server. This server becomes the accepted master if no master is accepted, or if
+    /// `instead_of` is accepted. Fails if the server's role is not master, or if another master stays accepted.
     fn connect_to(
         &self,
         report: &Report,

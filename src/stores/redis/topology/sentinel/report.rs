@@ -59,7 +59,7 @@ impl Sentinel {
     /// Queries the sentinel for the master `name`. Returns `None` if the sentinel does not know this name.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
-            // A sentinel knows the command. If the user lacks the right to it, the error has another text.
+            // The server is no sentinel: a sentinel knows the command, and reports a missing right with another text.
             Err(CallError::Server(text)) if text.contains("unknown command") => {
                 return Err(CallError::wrong_kind(NO_SENTINEL));
             }

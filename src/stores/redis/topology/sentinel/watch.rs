@@ -16,7 +16,7 @@ use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// The shortest and the longest pause before a check is repeated, if `check` returned false.
+/// If `check` returned false, it is repeated after a pause. These are the first and the longest mean pause.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
@@ -75,9 +75,9 @@ impl Shared {
         self.known_master.last().filter(|last| **last != *accepted)
     }
 
-    /// If another master is accepted, stops using the former one (`began`: its `KnownMaster::generation`). Other clients may
-    /// acquire the same locks on the accepted master, even if this client cannot reach it. Returns true until this client
-    /// has connected to the accepted master.
+    /// If another master is accepted, stops using the former master, whose `KnownMaster::generation` is `began`. Other
+    /// clients may acquire the same locks on the accepted master, even if this client cannot reach it. Returns whether
+    /// another master is accepted to which this client has not connected yet.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;
@@ -122,7 +122,7 @@ impl Shared {
             }
             state.writer = Some(writer);
         }
-        // Each check sends a PING; the next check expects the reply.
+        // Each check sends a PING, unless a PING is unanswered. A PING without a reply for `check_every` is a failure.
         let mut pinged_at: Option<Instant> = None;
         let mut check_at = time::now();
         let mut tries = Backoff::between(TRIES.0, TRIES.1);

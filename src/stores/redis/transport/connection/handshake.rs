@@ -161,8 +161,8 @@ impl Connection {
                         Ok(_) | Err(CallError::Server(_)) => {}
                         Err(fault) => return Err(fault),
                     }
-                    // Without the server's time, the server refuses the first request as late. This reply contains the
-                    // time, and the client sends the request again.
+                    // The client does not know the server's time, so the server refuses the first request as late. The
+                    // refusal contains the time, and the client sends the request again.
                     has_time = false;
                     Value::Nil
                 }

@@ -50,8 +50,8 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 /// A connection that was idle for longer than this is checked before use, because the server may have closed it.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
-/// The client only estimates the server's clock, so the server may run a request up to this long after its deadline. The
-/// value is [`EXPIRY_SLACK`] minus the drift of the clocks, minus 1 s: a script may read the clock 1 s after it arrived.
+/// The client only estimates the server's clock, so the server may accept a request up to this long after its deadline.
+/// It is [`EXPIRY_SLACK`] minus [`EXPIRY_DRIFT`], minus 1 s as the longest time from a request's arrival to its effect.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
@@ -86,7 +86,7 @@ pub(crate) struct Connection {
 }
 
 struct DeferredReply {
-    /// The request number; `None` for a request without a script.
+    /// The request number; `None` if the reply contains no request number.
     number: Option<i64>,
     /// The reply is expected until this instant.
     until: Instant,
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// If sending fails, the server has only a part of the last command, and does not execute this command.
+    /// If sending fails, the server has at most a part of the last command, and does not execute this command.
     pub(crate) fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), CallError> {
         let sealed = self.stream.seal(packed).map_err(CallError::not_sent)?;
         let mut rest = &*sealed;

@@ -69,8 +69,8 @@ impl Pool {
         self.dialect.store(code, Ordering::Relaxed);
     }
 
-    /// Runs `talk` on a connection. If an idle connection fails before the request was sent, `talk` runs again on another
-    /// connection.
+    /// Runs `talk` on a connection. If an idle connection fails before the server executed the request, `talk` runs
+    /// again on another connection.
     pub(crate) fn with<T>(
         &self,
         deadline: Instant,
@@ -93,7 +93,7 @@ impl Pool {
         Ok(Borrowed { connection, slot })
     }
 
-    /// Borrows a connection without blocking. The connection may have unread replies to earlier requests.
+    /// Borrows a connection, but waits for no server or other request. It may have unread replies to earlier requests.
     pub(crate) fn borrow_ready(&self) -> Result<Borrowed, NotReady> {
         let mut slot = match self.slots.try_get() {
             Ok(slot) => slot,

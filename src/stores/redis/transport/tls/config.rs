@@ -74,7 +74,6 @@ impl Pem {
         Error::config(setting, file + &reason.into())
     }
 
-    /// Parses the certificates. Fails if there is none.
     fn certificates(&self, setting: &'static str) -> Result<Vec<CertificateDer<'static>>> {
         let pem = self.read().map_err(|reason| self.error(setting, reason))?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();

@@ -160,7 +160,7 @@ impl Session {
         }
     }
 
-    /// Whether `read` can return bytes without a read from the socket.
+    /// Whether `read` may return bytes without a read from the socket.
     pub(super) fn has_buffered(&self) -> bool {
         !self.incoming.is_empty() || has_something(&mut self.connection.lock())
     }

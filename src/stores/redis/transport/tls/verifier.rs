@@ -131,7 +131,7 @@ pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
     bytes.as_ref().try_into().ok()
 }
 
-/// Returns the days until a certificate expires. Returns `None` if it expires later than in `SOON` days.
+/// Returns the days until a certificate expires. Returns `None` if it is valid for more than `SOON` days.
 pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let now = Duration::from_secs(UnixTime::now().as_secs());
