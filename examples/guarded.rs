@@ -1,9 +1,9 @@
-//! A seller is paused for longer than its lease, and sells when it continues: the last item is sold twice, unless the server
-//! checks the lock in the same step in which it writes.
+//! A seller is paused for longer than its lease, and sells an item when it continues. Another seller has sold this item
+//! meanwhile. The item is sold twice, unless the server checks the hold and writes in one atomic step (`Guard::write`).
 //!
 //!     tests/with-redis cargo run --example guarded
 //!
-//! `tests/with-redis` starts a Redis server. A server of your own can be named in `REDIS_URL` instead.
+//! `tests/with-redis` starts a Redis server. To use another server, set `REDIS_URL` instead.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;

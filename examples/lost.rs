@@ -1,8 +1,8 @@
-//! A server freezes while a lock is held. The holder is notified before anyone else can acquire the lock.
+//! A server freezes while a lock is held. The holder is notified before another client can acquire the lock.
 //!
 //!     cargo run --example lost
 //!
-//! It starts its own server, so `redis-server` must be in the PATH. It runs for about seven seconds.
+//! The example starts its own server, so `redis-server` must be in the PATH. The example runs for about seven seconds.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;

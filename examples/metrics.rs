@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example metrics --features metrics
 //!
-//! It needs no server. With `REDIS_URL` set it locks on that Redis server.
+//! The example needs no server. If `REDIS_URL` is set, the locks are on that Redis server.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;

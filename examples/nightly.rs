@@ -2,7 +2,7 @@
 //!
 //!     tests/with-redis cargo run --example nightly
 //!
-//! `tests/with-redis` starts a Redis server. A server of your own can be named in `REDIS_URL` instead.
+//! `tests/with-redis` starts a Redis server. To use another server, set `REDIS_URL` instead.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;

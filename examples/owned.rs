@@ -1,8 +1,8 @@
-//! An `OwnedGuard` belongs to no thread: one thread acquires the lock, others work under it, another one releases it.
+//! An `OwnedGuard` belongs to no thread. One thread acquires the lock, others work under it, another thread unlocks.
 //!
 //!     cargo run --example owned
 //!
-//! It needs no server. With `REDIS_URL` set it locks on that Redis server.
+//! The example needs no server. If `REDIS_URL` is set, the lock is on that Redis server.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;

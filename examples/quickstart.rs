@@ -1,8 +1,8 @@
-//! Two clients, as if they were two processes, take turns at one lock.
+//! Two clients, which stand for two processes, acquire one lock in turn.
 //!
 //!     cargo run --example quickstart
 //!
-//! It needs no server. With `REDIS_URL` set it locks on that Redis server:
+//! The example needs no server. If `REDIS_URL` is set, the lock is on that Redis server:
 //!
 //!     REDIS_URL=redis://127.0.0.1:6379 cargo run --example quickstart
 #![allow(clippy::print_stdout, reason = "the output is the example")]

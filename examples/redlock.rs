@@ -1,8 +1,8 @@
-//! A lock on five servers, which are killed one after the other while it is held.
+//! A lock on five servers. While the lock is held, three servers are killed one after the other.
 //!
 //!     cargo run --example redlock
 //!
-//! It starts its own servers, so `redis-server` must be in the PATH. It runs for about eight seconds.
+//! The example starts its own servers, so `redis-server` must be in the PATH. The example runs for about eight seconds.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::error::Error;

@@ -3,8 +3,8 @@
 //!     tests/with-mariadb cargo run --features mysql --example tasks -- table
 //!
 //! `table` uses the lock table, `optimistic` a version column, `pessimistic` a row lock. `none` uses no lock, and assigns
-//! tasks twice. A second argument is the number of tasks (200). `tests/with-mariadb` starts a MariaDB server; a server of
-//! your own can be named in `MYSQL_URL` instead.
+//! some tasks twice. A second argument is the number of tasks (default 200). `tests/with-mariadb` starts a MariaDB
+//! server. To use another server, set `MYSQL_URL` instead.
 #![allow(clippy::print_stdout, reason = "the output is the example")]
 
 use std::env;
