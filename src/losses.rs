@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::engine::hold::Hold;
 use crate::engine::loss_notice::{Channel, LossNotice};
@@ -59,7 +59,7 @@ pub struct Losses {
     pid: u32,
     channel: OnceLock<Channel>,
     /// The channel that [`Losses::as_receiver`] returns in a forked child.
-    over: OnceLock<Receiver<Loss>>,
+    over: OnceLock<(Sender<Loss>, Receiver<Loss>)>,
 }
 
 impl Losses {
@@ -124,12 +124,10 @@ impl Losses {
     /// its own [`Losses`]. If a [`Losses`] is dropped before the unlock, its channel receives [`LossCause::Unheard`].
     pub fn as_receiver(&self) -> &Receiver<Loss> {
         if let Some(loss) = self.forked() {
-            return self.over.get_or_init(|| {
-                let (sender, receiver) = bounded(1);
-                // `try_send` cannot fail, because the new channel has capacity for one loss.
-                let _ = sender.try_send(loss);
-                receiver
-            });
+            let (sender, receiver) = self.over.get_or_init(|| bounded(1));
+            // Fails only if the channel has the loss already.
+            let _ = sender.try_send(loss);
+            return receiver;
         }
         let channel = self.channel.get_or_init(|| self.news.open());
         self.news.refill(channel.number);

@@ -20,7 +20,9 @@ pub(super) enum Next {
     /// Send a request with this deadline.
     Attempt(Instant),
     /// Join the client's queue, unless `Visit::offer` returns `None`. `is_refused`: the last attempt was refused.
-    Join { is_refused: bool },
+    Join {
+        is_refused: bool,
+    },
     Listen,
     /// Sleep until a wake-up, or until this instant.
     Sleep(Instant),

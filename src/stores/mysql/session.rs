@@ -74,7 +74,11 @@ impl Session {
             connection.execute_text(&settings, deadline)?;
             start(connection, isolation, deadline)
         });
-        begun.map_err(|error| store.error(subject, error))?;
+        if let Err(error) = begun {
+            // The connection may be inside a transaction, so it is closed.
+            *slot = None;
+            return Err(store.error(subject, error));
+        }
         Ok(Session {
             slot: Some(slot),
             pid: process::id(),

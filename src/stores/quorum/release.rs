@@ -60,7 +60,7 @@ impl Quorum {
             if done == self.needed {
                 // A majority has released the hold. Most of the remaining replies arrive soon, so the call waits a little.
                 // At nodes without a reply, a background thread releases the lock later.
-                patience = Some(time::now() + fan_out.age() / 2 + SOON);
+                patience.get_or_insert(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
         }

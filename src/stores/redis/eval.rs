@@ -42,9 +42,6 @@ impl Pool {
             packed.extend(wanted.question(deadline));
         }
         connection.ask(&packed, deadline)?;
-        if by_text && !Answers::are_of(number) {
-            connection.mark_loaded(call.script);
-        }
         Ok(Ticket {
             number,
             by_text,

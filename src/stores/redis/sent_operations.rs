@@ -12,6 +12,7 @@ use crate::ground::time;
 use crate::stores::quorum::node::{Pending, PendingAnswer};
 use crate::stores::redis::calls::{Attempts, Limit, Operation, note_in};
 use crate::stores::redis::eval::Ticket;
+use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::node::RedisNode;
 use crate::stores::redis::transport::{Borrowed, CallError, NotReady, lacks_eval, lacks_script};
 use crate::stores::redis::voting::borrow_voting;
@@ -135,6 +136,9 @@ impl RedisNode {
                 };
             }
         };
+        if ticket.by_text && !Answers::are_of(number) {
+            borrowed.connection.mark_loaded(call.script);
+        }
         Pending::Sent(Box::new(SentOperation {
             node: self,
             operation,

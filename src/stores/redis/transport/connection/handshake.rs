@@ -111,7 +111,7 @@ impl Connection {
         let name = encode(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
-            // ACL rules cannot forbid HELLO. A proxy may not know HELLO, so an error reply is ignored.
+            // An error reply is ignored: a proxy may not know HELLO, and in Redis 6.2 a user may lack the right to HELLO.
             commands.push((encode(&["HELLO"]), false));
         }
         let last = if address.is_sentinel { "PING" } else { "TIME" };
