@@ -333,7 +333,7 @@ impl Client {
     /// [`Losses`](crate::Losses) of the current holds report [`LossCause::Closed`](crate::LossCause::Closed).
     ///
     /// A [`MultiLock`](crate::MultiLock) with locks of this client uses an internal client. So does a
-    /// [`Redlock`](crate::Redlock) with this client as a node. This call does not shut down internal clients, so they
+    /// [`Redlock`](crate::Redlock) with this client as a node. This call ends the waits of internal clients too, but they
     /// continue to renew.
     pub fn shutdown(&self) {
         self.inner.shut_down();

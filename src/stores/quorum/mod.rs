@@ -227,16 +227,16 @@ impl Store for Quorum {
         parker: &Arc<Parker>,
     ) -> Subscription {
         let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-        let sources = number(self.nodes.len());
-        parker.need(source, sources, number(self.needed));
+        let (first, sources) = (source + 1, number(self.nodes.len()));
+        parker.need(first, sources, number(self.needed));
         let registration = self.facts.notifier.join(source, &lock.name, parker);
-        let nodes = (source..).zip(&self.nodes);
+        let nodes = (first..).zip(&self.nodes);
         let parts = nodes.map(|(source, it)| it.node.subscribe(lock, None, source, parker));
         let parts: Vec<Subscription> = parts.collect();
         Subscription {
             registration,
             delivery: Delivery::joint(&parts, self.needed),
-            sources,
+            sources: sources + 1,
             jitter: self.round_trip(),
             keep: Some(Box::new(parts)),
         }

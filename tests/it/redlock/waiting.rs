@@ -4,7 +4,7 @@ use std::slice::from_ref;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redlatch::{Error, Interrupt, Lock};
+use redlatch::{Client, Error, Interrupt, Lock, Redlock};
 
 use super::{SLACK, all_free, elsewhere, redlock, servers};
 use crate::support::ms;
@@ -61,6 +61,26 @@ fn an_unlock_wakes_a_waiter_even_if_a_minority_is_down() {
         assert!(middle < POLL / 2, "{what}: {waits:?}");
     }
     servers[1].thaw();
+}
+
+#[test]
+fn the_shutdown_of_any_node_client_ends_a_wait() {
+    for node in 0..3 {
+        let clients: Vec<Client> = (0..3).map(|_| Client::in_memory()).collect();
+        let redlock = Redlock::new(clients.clone()).unwrap();
+        let lock = redlock.lock("a");
+        let _guard = lock.guard().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| redlock.lock("a").try_lock_for(SLACK));
+            thread::sleep(ms(300));
+            clients[node].shutdown();
+            let outcome = waiting.join().unwrap();
+            assert!(
+                matches!(outcome, Err(Error::Closed { .. })),
+                "{node}: {outcome:?}"
+            );
+        });
+    }
 }
 
 #[test]
