@@ -121,7 +121,7 @@ impl MySql {
             if !by.is_some_and(|by| by.visitor == owner || by.visitor == successor) {
                 return Ok(Err(cause_of_loss(found.as_ref())));
             }
-            // The row belongs to the hold, so the server refused the statement as late: the known clock offset is stale.
+            // The hold still has the row, so the statement was refused because it was late: the known clock offset is stale.
             connection.read_time()?;
         }
         Err(CallError::NotSent(

@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     timeline: Timeline,
     /// Whether to send `ASKING` before each request, because a slot is migrating to this server.
     pub(crate) is_asking: bool,
-    /// Whether the connection must be closed, because a reply on it is abandoned or unsolicited.
+    /// Whether the connection must be closed, because a reply is missing, or belongs to no request.
     pub(crate) is_unusable: bool,
     /// Whether the last reply was an error. A duplicate of this error would be treated as the reply to the next request,
     /// because error replies have no request number.
