@@ -59,7 +59,7 @@ const LAST_MILLISECOND: Duration = Duration::from_millis(1);
 #[cfg(feature = "in-memory")]
 #[cfg_attr(docsrs, doc(cfg(feature = "in-memory")))]
 impl Controls<'_> {
-    /// Sets the clocks of the server and its clients ahead by `by`, in whole milliseconds, plus one millisecond.
+    /// Sets the clocks of the server and its clients ahead by `by`, rounded down to milliseconds, plus one millisecond.
     ///
     /// Before the call returns, every hold whose validity has ended is lost, and [`Guard::lost`](crate::Guard::lost)
     /// reports the loss. The clients renew all other holds. The [`Builder::on_lost`](crate::Builder::on_lost) hook is

@@ -168,7 +168,7 @@ setters! {
     /// The client calls the function whenever it creates a lock. The argument is the name without the key prefix, and the
     /// result is a part of the name or a static text. A client has at most 64 classes. Further classes, and classes longer
     /// than 64 bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as `lock:orders` for
-    /// `lock:orders:42`. Braces at the ends of the name are removed first, separators at the end of the class last.
+    /// `lock:orders:42`, without a leading `{`, trailing `}` and separators at the end of the class.
     ///
     /// # Examples
     ///

@@ -33,7 +33,7 @@ pub(crate) struct Resolver {
 #[derive(Default)]
 struct State {
     servers: BTreeMap<Arc<str>, Server>,
-    /// Handles for the shutdown, also of threads that have ended since.
+    /// The threads that the shutdown joins. Some may have ended already.
     threads: Vec<JoinHandle<()>>,
     last_id: u64,
     is_closed: bool,

@@ -144,7 +144,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// `joins`: the client's queue is busy, so the waiter joins the queue before its first attempt.
+    /// `joins`: the client's queue is busy. Unless there is only one attempt, the waiter joins the queue before it attempts.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,

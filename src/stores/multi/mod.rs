@@ -107,7 +107,7 @@ impl MultiStore {
     /// is not queried, because no member is before it.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
-        // Quorums are not queried. Their `inspect` counts silent nodes as locked, so an outage would look like a refusal.
+        // Quorums are not queried. Their `inspect` counts silent nodes as locked, which could look like a refusal.
         let is_simple = |member: &&Member| !member.store.facts().is_composite;
         let member = self.members.get(place).filter(is_simple)?;
         if place == 0 {

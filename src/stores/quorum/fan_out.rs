@@ -274,7 +274,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The requests of `in_flight` whose connections are readable, one bit each.
+    /// The requests of `in_flight` whose replies can be read, one bit each; not always all of them.
     fn poll(&self, deadline: Instant) -> u64 {
         let mut sources: SmallVec<[Source<'_>; 8]> = SmallVec::new();
         for (at, request) in self.in_flight.iter().enumerate() {

@@ -91,8 +91,8 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// Sends an acquisition if `handle` counts the server's grants. If `restored` is true and the lock is free at the
-    /// server, the new hold gets the count of `claim`.
+    /// Sends an acquisition if `handle` counts the server's grants. `restored`: the server lost this hold. If the lock is
+    /// free there, the hold begins again with the count of `claim`.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

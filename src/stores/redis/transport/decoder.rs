@@ -1,7 +1,7 @@
 //! Reads replies from a stream by a deadline.
 //!
 //! The decoder finds the end of each reply. It parses integers itself, and leaves other replies to the parser of the `redis`
-//! crate. That parser does not read the stream itself, for three reasons. It would clear 8 KiB before each read. It would
+//! crate. That parser does not read the stream itself, for three reasons. It would zero a buffer of 8 KiB before each read. It would
 //! hide whether bytes follow a reply. It is four times slower for an integer.
 
 use std::io;
