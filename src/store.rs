@@ -37,8 +37,8 @@ pub(crate) use traffic::{ConnectionCounter, Opened};
 /// Leases longer than this are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Every operation returns by its `deadline`. A server executes an operation as one atomic step. An operation whose result
-/// is an [`Outcome`] returns `Err` only if it changed nothing. If its effect is not known, it returns [`Outcome::Unknown`].
+/// Every operation returns by its `deadline`. A server changes a lock in one atomic step. An operation whose result is
+/// an [`Outcome`] returns `Err` only if it changed nothing. If its effect is unknown, it returns [`Outcome::Unknown`].
 pub(crate) trait Store: Send + Sync {
     /// Acquires the lock, or re-enters it if `claim.count` is above 0. If `claim.is_renewed` is true, the store also
     /// prepares the connection that will renew the hold.
@@ -56,7 +56,7 @@ pub(crate) trait Store: Send + Sync {
     fn renew(&self, claims: &[Claim], deadline: Instant) -> Vec<Renewal>;
 
     /// Releases what a request with an unknown outcome may have acquired. `true` means that nothing is left to release, and
-    /// that the request can no longer take effect.
+    /// that the request can no longer acquire anything.
     fn resolve(&self, in_doubt: &mut InDoubt, deadline: Instant) -> Result<bool>;
 
     /// Frees the lock, whichever client holds it. Returns whether the lock was held.
@@ -78,8 +78,8 @@ pub(crate) trait Store: Send + Sync {
         deadline: Instant,
     ) -> Result<Vec<LockInfo>>;
 
-    /// Subscribes a refused waiter to the messages after which it attempts again. `entry` is the queue entry of the waiter
-    /// in the store, if any. Messages for a queue entry reach only the waiter of that entry.
+    /// Subscribes a refused waiter to the messages that make it attempt again. `entry` is the waiter's queue entry in the
+    /// store, if any. Messages for a queue entry reach only the waiter of that entry.
     ///
     /// `parker` can get messages from nodes of several stores, and numbers these nodes. `source` is the number of the first
     /// node of this store.
@@ -100,8 +100,8 @@ pub(crate) trait Store: Send + Sync {
 
     fn facts(&self) -> &Facts;
 
-    /// The name of the node that has `lock`, or of the whole store if `lock` is `None`. The name contains no password. A
-    /// node is a part of the store that can fail alone.
+    /// The name of the node that has `lock`; of the whole store if `lock` is `None` or the store is composite. The name
+    /// contains no password. A node is a part of the store that can fail alone.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
     fn connections(&self) -> ConnectionStats {
@@ -230,7 +230,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, but its outcome is not known.
     Unknown {
-        /// If the request had a [`Left::Successor`], its claim may have the lock, or may get it until `in_doubt.not_after`.
+        /// After a [`Left::Successor`], the successor may also have the lock, or get it until `in_doubt.not_after`.
         in_doubt: InDoubt,
         error: Error,
     },
@@ -319,7 +319,7 @@ pub(crate) enum Renewal {
     Unknown(String),
 }
 
-/// No request with an expiry takes effect later than this after its deadline, by this client's clock.
+/// A request with an expiry takes effect at most this long after its deadline, by this client's clock.
 ///
 /// The expiry is a server time, which `clock::Offset::expiry` calculates from the deadline and a `slack`. That `slack` is
 /// this constant minus [`EXPIRY_DRIFT`], minus the longest time from the arrival of a request to its effect.

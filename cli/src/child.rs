@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
             return fail(&text, CANNOT_BE_EXECUTED);
         }
     };
-    // A report fails only if redlatch is dead. This process then gets its signal soon.
+    // A report fails only if redlatch is dead. `--orphan` then decides what happens to this process.
     let _ = gate.report();
     let error = Command::new(command).args(rest).exec();
     let _ = gate.report();
@@ -78,14 +78,14 @@ fn set_parent_death_signal(signal: Option<Signal>) -> rustix::io::Result<()> {
     }
 }
 
-/// Only Linux has such a signal.
+/// Not supported on other systems than Linux.
 #[cfg(not(target_os = "linux"))]
 fn set_parent_death_signal(_: Option<Signal>) -> rustix::io::Result<()> {
     Ok(())
 }
 
 fn fail(text: &str, code: u8) -> ExitCode {
-    // stderr may block, but the lock stays held until this process ends.
+    // stderr may block, and the lock stays held until this process ends. So printing has a time limit.
     let _ = stderr::detach();
     note(text);
     stderr::flush(FLUSH_TIMEOUT);

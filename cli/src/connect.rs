@@ -93,7 +93,7 @@ enum Topology {
 const LEASE: Duration = Duration::from_secs(30);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the environment variables that contain a secret. The command does not inherit them.
+/// Returns the environment variables that contain a secret. By default, the command does not inherit them.
 pub(crate) fn secret_variables() -> Vec<&'static str> {
     let has_password = |name: &&str| {
         let urls = variable(name).unwrap_or_default();

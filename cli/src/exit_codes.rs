@@ -1,7 +1,7 @@
 //! The exit codes of the command. Options of `run` set two more: 120 "not started" and 121 "lock lost".
 //! `errors.rs` chooses the code of an error.
 
-/// The answer is no: the lock is free, or the check found a danger.
+/// The answer is no: the lock is free, nothing was released, or the check found a danger.
 pub(crate) const NO: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNREACHABLE: u8 = 3;

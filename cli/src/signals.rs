@@ -1,4 +1,4 @@
-//! Signals to this process. They end waits, and are forwarded to the command.
+//! Signals to this process. Some of them end a wait. While the command runs, they are forwarded to the command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -18,12 +18,12 @@ const OTHERS: [i32; 4] = [SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 pub(crate) struct Signals {
     received: Receiver<i32>,
     interrupt: Interrupt,
-    /// The first signal that ended a wait. 0 if there was none.
+    /// The first received signal of `ENDING`. 0 if there was none.
     ending: Arc<AtomicI32>,
 }
 
 impl Signals {
-    /// Installs the handlers. If a signal was ignored at start, as under nohup, it stays ignored.
+    /// Installs the handlers. On Linux, a signal that was ignored at start, as under nohup, stays ignored.
     pub(crate) fn install() -> Result<Signals, Failure> {
         let failed = |error| Failure::usage(format!("cannot install signal handlers: {error}"));
         let ignored = ignored("self");
@@ -61,7 +61,7 @@ impl Signals {
         })
     }
 
-    /// The first signal that ends a wait raises this interrupt.
+    /// A signal of `ENDING` raises this interrupt.
     pub(crate) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
@@ -71,7 +71,7 @@ impl Signals {
         u8::try_from(number).ok().filter(|number| *number > 0)
     }
 
-    /// The number of the first signal that ended a wait, for another thread. 0 if there was none.
+    /// Like `ending`, for another thread. 0 if there was no such signal.
     pub(crate) fn ending_number(&self) -> Arc<AtomicI32> {
         Arc::clone(&self.ending)
     }

@@ -5,7 +5,7 @@
 //!
 //! It behaves like Redis 7.0 with RESP2. It supports strings, hashes, lists, sets, sorted sets, times to live, SCAN,
 //! pub/sub (plain and sharded), `EVAL`, `EVALSHA` and `SCRIPT`. It does not support transactions, streams, blocking
-//! commands, replication and persistence.
+//! commands, replication or persistence.
 //!
 //! ```
 //! use redlatch_server::{Config, Server};

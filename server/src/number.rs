@@ -86,7 +86,7 @@ pub(crate) fn sum(one: &[u8], other: &[u8]) -> Answer<Vec<u8>> {
 
 const ONE: u128 = 100_000_000_000_000_000;
 
-/// Parses a decimal number with at most 17 decimals and no exponent. The unit of the result is the last decimal.
+/// Parses a decimal number with at most 17 decimals and no exponent. The unit of the result is 10^-17.
 fn decimal(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (sign, digits) = match text.strip_prefix('-') {

@@ -1,5 +1,5 @@
-//! Sends releases in the background. Repeats each release until the store confirms it or the lease has ended. Some releases
-//! are for holds that a request without a reply may have acquired.
+//! Sends releases in the background, also for holds that a request without a reply may have acquired. A release is
+//! repeated until the store confirms it, the lease has ended or the client is shut down.
 //!
 //! Each server with open releases has its own threads. So a silent server delays neither renewals nor releases at other
 //! servers.
@@ -26,7 +26,7 @@ pub(crate) struct Resolver {
     command_timeout: Duration,
     client: Arc<Counters>,
     state: Mutex<State>,
-    /// Notified when a release was added, and when the client is shut down.
+    /// Notified by `queue` and `close`.
     changed: Condvar,
 }
 
@@ -43,7 +43,7 @@ struct State {
 
 #[derive(Default)]
 struct Server {
-    /// The releases to attempt, in the order of their due times. The number tells apart releases that are due at once.
+    /// The releases to attempt, in the order of their due times. The number distinguishes equal due times.
     open: BTreeMap<(Instant, u64), OpenRelease>,
     threads: usize,
     /// After an attempt without a usable reply, no attempt begins before this instant.
@@ -81,9 +81,9 @@ impl Resolver {
         }
     }
 
-    /// Releases the hold of `in_doubt` in the background. Attempts are repeated until one succeeds or the lease has ended.
-    /// If `is_owed`, the first attempt is made even during the shutdown. Returns false after the shutdown, or if no thread
-    /// can be started.
+    /// Releases the hold of `in_doubt` in the background. If `is_owed`, the shutdown still makes the first attempt, unless
+    /// a release that the shutdown sent earlier to this server got no reply. Returns false after the shutdown, or if the
+    /// server has no thread and none can be started.
     pub(crate) fn queue(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
         let node = self.store.node(Some(&in_doubt.name));
         let open = OpenRelease {

@@ -12,7 +12,7 @@ use crate::errors::Failure;
 /// If a hand-off takes longer, the measurement fails.
 const HAND_OFF_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How far a late thread catches up with its rate.
+/// How much lost time a late thread makes up for.
 const MAX_LAG: Duration = Duration::from_millis(20);
 
 pub(super) struct Bench<'a> {
@@ -228,6 +228,6 @@ fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     {
         thread::sleep(Duration::from_micros(100));
     }
-    // The waiter subscribes and tries once more, which takes two round trips. The time so far was at least as long.
+    // The waiter now subscribes and tries once more. The pause leaves time for both.
     thread::sleep(begun.elapsed().max(Duration::from_millis(1)));
 }

@@ -113,7 +113,6 @@ impl Backend {
         )
     }
 
-    /// Creates the tables for locks if they are missing.
     #[cfg(feature = "mysql")]
     pub(crate) fn create_tables(&self) -> Result<(), Failure> {
         match &self.source {
@@ -132,7 +131,7 @@ impl Backend {
         self.uses_token_locks
     }
 
-    /// Returns what the checks of the library found: dangers and confirmations.
+    /// Returns what the checks of the library found: dangers, notes and confirmations.
     pub(crate) fn examine(&self) -> redlatch::Result<Vec<HealthWarning>> {
         match &self.source {
             Clients::One { client, .. } => client.examine(),
@@ -212,7 +211,7 @@ impl Backend {
             }
             Err(error) => return Err(error.into()),
         };
-        // A fair lock notifies its waiters on channels of their own.
+        // The waiters of a fair lock have channels of their own, which only a fair handle notifies.
         let lock = match info.kind {
             LockKind::Fair => client.fair_lock(name),
             _ => lock,

@@ -16,7 +16,7 @@ const TIMING: Duration = Duration::from_secs(3);
 const CLOCK: Duration = Duration::from_secs(3);
 /// The lease of the probes' locks, longer than any probe. If this process is killed, its locks expire after this time.
 const LEASE: Duration = Duration::from_secs(30);
-/// The time for a wake-up. A third of it is for subscribing.
+/// A waiter has a third of this time to subscribe. It gives up after twice this time.
 const MESSAGE: Duration = Duration::from_secs(3);
 /// The node name in findings about a lock on a majority of nodes.
 pub(super) const ALL_NODES: &str = "all nodes";

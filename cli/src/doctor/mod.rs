@@ -1,4 +1,4 @@
-//! `redlatch doctor`: prints the findings of `Client::check`, and which promises the servers keep.
+//! `redlatch doctor`: prints the findings of `Client::examine` and of probes, and which promises the servers keep.
 
 mod kinds;
 pub(crate) mod live;

@@ -1,8 +1,8 @@
 //! The dead man's switch: a process beside redlatch. It ends the command when redlatch no longer supervises the command.
 //!
-//! redlatch may be killed, or stopped for longer than its lock is valid. If redlatch dies, the kernel signals the command,
-//! but none of its descendants. If redlatch is stopped, the kernel signals no process. So redlatch repeatedly sends a new
-//! deadline to the switch. At that deadline, or when redlatch dies, the switch kills the whole process group.
+//! redlatch may be killed, or stopped for longer than its lock is valid. If redlatch dies, the kernel can kill the
+//! command, but not its descendants. If redlatch is stopped, the kernel signals no process. So redlatch keeps sending new
+//! deadlines to the switch. At the deadline, the switch kills the process group. If redlatch dies, `--orphan` decides.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub(crate) const SWITCH: &str = "__switch";
 /// The maximum poll timeout. It is short because the timer stops while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The poll interval while a command is being ended.
+/// The poll interval of a wait for processes to end.
 pub(super) const FAST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A message in place of a deadline: the switch watches nothing from now on.
@@ -44,10 +44,10 @@ const ENDED: u64 = 0;
 /// A message in place of a deadline: the command has ended, but its group may exist.
 const COMMAND_ENDED: u64 = 1;
 
-/// A flag of a deadline: it is the end of the lock's validity. With `--on-lost warn` the command may outlive it.
+/// A flag in a time: the time is the end of the lock's validity. With `--on-lost warn`, the command may run for longer.
 const VALID: u64 = 1 << 63;
 
-/// A message consists of words. The first message begins with the process id. All other words are times of `now` in ns.
+/// Messages consist of words. The first word is the process id. The others are times in ns, `ENDED` or `COMMAND_ENDED`.
 const WORD: usize = size_of::<u64>();
 
 /// The clock of leases, which all processes of the machine share.
@@ -66,7 +66,7 @@ fn nanos(time: Duration) -> u64 {
 /// redlatch's end of the pipe to the switch.
 pub(super) struct Switch {
     pipe: ChildStdin,
-    /// Whether the switch may exit, or redlatch has reported its exit.
+    /// Whether the exit of the switch is no error, or was already reported.
     is_gone: Cell<bool>,
 }
 
@@ -251,7 +251,7 @@ impl SwitchState {
             let mut bytes = [0; 512 * WORD];
             let is_alone = loop {
                 match rustix::io::read(fd, &mut bytes) {
-                    // A write of this size is atomic, so no word is split.
+                    // Each write is small enough to be atomic, so no word is split.
                     Ok(length @ 1..) => {
                         let words = bytes[..length].chunks_exact(WORD);
                         for word in words.filter_map(|word| word.try_into().ok()) {

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
 
 fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
     args.check()?;
-    // If the executable cannot be found, no lock is acquired.
+    // If redlatch's own executable cannot be found, no lock is acquired.
     target::itself()?;
     stderr::detach().map_err(|error| Failure::usage(format!("cannot start a thread: {error}")))?;
     // The handlers are installed before the first request, so no signal is missed.
@@ -108,7 +108,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         drop(release(guard));
         return Ok(args.refused_code);
     }
-    // Signals that arrived before this were not meant for the command.
+    // The signals that have arrived so far were not meant for the command.
     while signals.received().try_recv().is_ok() {}
     if let Some(number) = signals.ending() {
         remove_mark();
@@ -164,7 +164,7 @@ fn under_lock(
     };
     let lost = match lost {
         Some(lost) => {
-            // The hold is lost, so there is nothing to unlock.
+            // The loss is reported below, so an error of the unlock is not reported.
             drop(guard);
             Some(lost)
         }
@@ -197,7 +197,7 @@ fn under_lock(
     }
 }
 
-/// Unlocks. If the lock was lost, returns the cause. If no reply arrives, the command has succeeded nevertheless.
+/// Unlocks. If the lock was lost, returns the cause. Other errors are only printed, because the command has ended.
 fn release(guard: Guard) -> Option<String> {
     match guard.unlock() {
         Ok(()) => None,

@@ -1,4 +1,4 @@
-//! `--once-per`: the mark of a run in a period. It is a lock with a fixed lease that is never released.
+//! `--once-per`: the mark of a run in a period. It is a lock with a fixed lease, released only if no command started.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::connect::Backend;
 use crate::errors::Failure;
 use crate::output::{note, span};
 
-/// How long an in-doubt mark is checked.
+/// The longest wait for the release of an in-doubt mark.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -36,7 +36,7 @@ impl Mark {
         }))
     }
 
-    /// Whether the job may run. With `--mark start`, this sets the mark.
+    /// Whether the job may run. If so, and with `--mark start`, this sets the mark.
     pub(super) fn may_run(&self) -> Result<bool, Failure> {
         match self.when {
             MarkWhen::Start => Ok(self.lock.with_lease_time(self.period).try_lock()?),
@@ -61,8 +61,8 @@ impl Mark {
         }
     }
 
-    /// The client resolves an in-doubt mark in the background, only as long as this process lives. Waits for that, with a
-    /// limit. If a mark remains, the job counts as run in this period.
+    /// Waits for the release of an in-doubt mark, at most for `RESOLVE_TIMEOUT`. The client releases the mark in the
+    /// background while this process lives. If the mark remains, the job counts as run in this period.
     pub(super) fn wait_until_resolved(&self, guard: &Guard) {
         let visitor = guard.visitor().as_str();
         let client = visitor.split(':').next().unwrap_or(visitor);

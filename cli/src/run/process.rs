@@ -88,8 +88,8 @@ impl Process {
         if leads {
             command.process_group(0);
         }
-        // Under a parent that ignored SIGCHLD, the kernel would reap the children. Any handler prevents this. Programs that
-        // redlatch starts do not inherit the handler.
+        // If redlatch's parent ignored SIGCHLD, the kernel would reap the children. Any handler prevents this. Programs
+        // that redlatch starts do not inherit the handler.
         flag::register(SIGCHLD, Arc::default())
             .map_err(failed("cannot install a SIGCHLD handler"))?;
         become_subreaper().map_err(failed(
@@ -197,8 +197,8 @@ impl Process {
     }
 }
 
-/// Makes this process the parent of the command's orphans, so that none stays in the group as a zombie. Process 1 of a
-/// container is their parent in any case.
+/// Makes this process the parent of the command's orphans, so that no orphan stays in the group as a zombie. As process
+/// 1 of a container, this process is their parent in any case.
 #[cfg(target_os = "linux")]
 fn become_subreaper() -> io::Result<()> {
     let ourselves = rustix::process::getpid();

@@ -20,8 +20,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait for the cause of a loss after the validity has ended.
 const LOSS_REPORT_WAIT: Duration = Duration::from_millis(100);
 
-/// A command that runs this long after INT gets TERM. A second INT sends TERM at once, unless it comes within
-/// `INT_DEBOUNCE`, because timeout(1) signals a process and then its group.
+/// `terminate_after_int` is called this long after an INT, or at a second INT. A second INT within `INT_DEBOUNCE` is not
+/// counted, because timeout(1) signals a process and then its group.
 const INT_TIMEOUT: Duration = Duration::from_secs(10);
 const INT_DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -80,7 +80,7 @@ impl Limits {
     }
 
     /// Returns how long the switch lets the command live if `check` is not called again. `left` is the remaining validity.
-    /// Normally `check` is called earlier, and allows the whole remaining time.
+    /// Normally, the next call of `check` comes earlier, and sets a later deadline.
     pub(super) fn unsupervised(&self, left: Duration) -> Duration {
         match self.on_lost {
             OnLost::Warn => Duration::MAX,
@@ -106,7 +106,7 @@ struct Supervisor<'a> {
     is_killed: bool,
     is_late: bool,
     is_warned: bool,
-    /// Whether a loss was reported. If so, the cause of the loss decides, not the validity.
+    /// Whether a loss was reported. If so, the cause of the loss, not the validity, decides when the command is ended.
     is_loss_reported: bool,
     lost: Option<String>,
 }
@@ -236,7 +236,7 @@ impl Supervisor<'_> {
                     _ => self.terminate_within(last),
                 }
             }
-            // If the command is already being ended for another reason, this must not take longer.
+            // If the command is already being ended for another reason, a later KILL is moved to this time.
             self.kill_at = Some(self.kill_at.map_or(now + last, |at| at.min(now + last)));
         } else if is_short && !self.is_warned {
             self.is_warned = true;

@@ -37,7 +37,7 @@ impl Target {
     }
 }
 
-/// Returns a path of this program that stays valid if its file is replaced.
+/// Returns the path of this program. On Linux, the path stays valid if the file is replaced.
 pub(super) fn itself() -> Result<PathBuf, Failure> {
     let lost =
         |error: io::Error| Failure::usage(format!("cannot find the redlatch executable: {error}"));

@@ -27,7 +27,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: Instant) {
     let paint = Paint::new(state.has_colour);
     let rows = state.rows(now);
     let cursor = state.cursor(&rows);
-    // On a low screen, events and titles are omitted first, then the keys, then the header.
+    // On a low screen, the events are omitted first, then the titles, then the keys, then the header.
     let events = match area.height {
         0..=7 => 0,
         height => (height / 4).clamp(1, EVENTS),
@@ -177,7 +177,7 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     line
 }
 
-/// Formats a round trip with two digits.
+/// Formats a round trip, with one decimal below 10 ms.
 fn round_trip(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1000.0;
     match millis {

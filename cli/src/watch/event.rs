@@ -112,7 +112,7 @@ impl Event {
     }
 }
 
-/// The formats are `7s`, `4m 12s`, `2h 01m`.
+/// The formats are `7s`, `4m 12s`, `2h 01m`, `1d 01h`.
 pub(crate) fn brief(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..=59 => format!("{seconds}s"),

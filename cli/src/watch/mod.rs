@@ -1,7 +1,7 @@
 //! `redlatch watch`: shows the held locks and their events.
 //!
-//! Queries the locks periodically, as `redlatch list` does, and compares the snapshots. Sends no other requests. A hold
-//! that begins and ends between two snapshots is not shown.
+//! Queries the locks periodically, as `redlatch list` does, and compares the snapshots. A hold that begins and ends
+//! between two snapshots is not shown. After a snapshot, one more request measures the round trip.
 
 mod columns;
 mod draw;

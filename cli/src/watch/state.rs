@@ -52,7 +52,7 @@ pub(super) struct Hold {
     pub(super) since: Instant,
     /// The longest remaining lease that was seen, an estimate of the lease.
     pub(super) full: Duration,
-    /// How many snapshots in a row show no connection of the holder, after one had shown it.
+    /// How many snapshots in a row show no connection of the holder, after an earlier snapshot showed a connection.
     pub(super) missed: u32,
 }
 

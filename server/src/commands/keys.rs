@@ -153,7 +153,7 @@ pub(super) fn ping(_: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     Ok(text.unwrap_or(Reply::Status("PONG".into())))
 }
 
-/// INFO replies with the replication section, whichever section is requested.
+/// INFO in a script replies with the replication section, whichever section is requested.
 pub(super) fn info(on: &mut Execution<'_>, _: &[&[u8]]) -> Answer<Reply> {
     Ok(on.around.replication.into())
 }

@@ -13,7 +13,7 @@ pub(super) enum Life {
     Until(i64),
 }
 
-/// The unit of a time to live: whether it is seconds, else ms, and whether it counts from 1970, else from now.
+/// The unit of a time to live. `.0`: seconds instead of ms. `.1`: counted from 1970 instead of from now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unit(pub(super) bool, pub(super) bool);
 

@@ -46,7 +46,7 @@ impl<'w> Wanted<'w> {
 }
 
 /// Iterates over the keys in the order of their hashes. The cursor is the hash of the next key. So a scan returns each key
-/// that exists from its beginning to its end, whatever changes meanwhile.
+/// that exists during the whole scan, whatever other keys are added or removed.
 pub(super) fn scan(on: &mut Execution<'_>, args: &[&[u8]]) -> Answer<Reply> {
     let wanted = Wanted::read(args[0], &args[1..], true)?;
     let (database, now) = (on.around.database, on.now());

@@ -192,12 +192,12 @@ pub(super) fn is_of_connections(name: &[u8]) -> bool {
         || name.eq_ignore_ascii_case(b"asking")
 }
 
-/// Returns whether scripts may call the command. Such a command works on keys, channels or the clock.
+/// Returns whether scripts may call the command.
 pub fn is_data_command(name: &[u8]) -> bool {
     command(name).is_some()
 }
 
-/// Returns the arguments of a command that are keys. They determine the slot of the command.
+/// Returns the arguments of a data command that are keys. They determine the slot of the command.
 pub fn keys_of<'w>(words: &[&'w [u8]]) -> Vec<&'w [u8]> {
     let Some((name, args)) = words.split_first() else {
         return Vec::new();

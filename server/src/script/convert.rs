@@ -8,7 +8,7 @@ use crate::commands::{Answer, Execution, Refused};
 use crate::number::general;
 use crate::reply::Reply;
 
-/// Tables that are nested deeper are cut off.
+/// A table that is nested deeper is replaced by an error.
 const DEEPEST: usize = 200;
 
 enum Word {

@@ -20,10 +20,10 @@ use crate::reply::Reply;
 /// The name of the script in Lua's error messages.
 const NAME: &str = "@user_script";
 
-/// The time limit is checked after this many instructions.
+/// A script is checked each time that it has run this many instructions.
 const TICK: u32 = 100_000;
 
-/// A script fails after this many checks, which are some seconds.
+/// A script fails after this many checks, so after 100 million instructions.
 const MOST_TICKS: u64 = 1000;
 
 /// The error of a script that ran for too long.
@@ -68,7 +68,7 @@ impl fmt::Debug for Script {
 
 /// An interpreter, which compiles each script once and runs one script at a time. Clones share the compiled scripts.
 ///
-/// Except for compiled code, nothing is kept after a run. So several servers may share an engine.
+/// After a run, an engine keeps only compiled code and the state of `math.random`. So several servers may share it.
 #[derive(Clone)]
 pub struct Engine(Arc<Mutex<Result<Inner, String>>>);
 

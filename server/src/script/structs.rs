@@ -13,8 +13,8 @@ enum Part {
     },
     Float,
     Double,
-    /// A text of this many bytes. Without a number: to pack, the whole text; to unpack, the length that the previous number
-    /// gives.
+    /// A text of this many bytes. If the number is 0, `pack` takes the whole text. `unpack` then takes the previous number
+    /// as the length.
     Chars(usize),
     /// A zero-terminated text.
     Text,
@@ -135,7 +135,7 @@ fn number_in(value: Option<&Value>) -> Option<f64> {
     }
 }
 
-/// Returns the low 64 bits of a number, as a C compiler converts a double.
+/// Converts a double to a 64-bit integer, which is signed if the number is negative.
 fn bits_of(number: f64) -> u64 {
     if number < 0.0 {
         (number as i64).cast_unsigned()

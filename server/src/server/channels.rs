@@ -33,7 +33,7 @@ impl Server {
         std::mem::take(&mut self.out)
     }
 
-    /// Replies with the number of subscriptions that remain.
+    /// Replies for each channel. The reply contains how many subscriptions the connection has after the change.
     pub(super) fn change_subscriptions(&mut self, connection: u64, command: &str, args: &[&[u8]]) {
         let (plain, is_sharded) = match command.strip_prefix('s') {
             Some(rest @ ("subscribe" | "unsubscribe")) => (rest, true),
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// A connection with subscriptions may run only a few commands.
+    /// Returns whether the connection has subscriptions. If so, it may run only a few commands.
     pub(super) fn listens(&self, connection: u64) -> bool {
         let mut listeners = self.channels.values().chain(self.shard_channels.values());
         listeners.any(|listeners| listeners.contains(&connection))

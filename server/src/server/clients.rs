@@ -116,7 +116,7 @@ impl Server {
         Reply::OK
     }
 
-    /// Supports names, ids and the list of connections. Other subcommands have no effect.
+    /// Supports SETNAME, GETNAME, ID, LIST and INFO. Other subcommands reply `OK` and have no effect.
     pub(super) fn client(&mut self, now: i64, connection: u64, args: &[&[u8]]) -> Reply {
         match (args[0].to_ascii_uppercase().as_slice(), &args[1..]) {
             (b"SETNAME", [name]) => self.set_name(connection, name),

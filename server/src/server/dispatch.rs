@@ -10,7 +10,7 @@ pub(super) fn error(text: impl Into<String>) -> Reply {
 }
 
 impl Server {
-    /// Returns `None` if the replies were already sent.
+    /// Returns `None` if the request is empty, or if its replies were already sent.
     pub(super) fn run(&mut self, now: i64, connection: u64, request: &[&[u8]]) -> Option<Reply> {
         let (name, args) = request.split_first()?;
         let said = String::from_utf8_lossy(name);
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-/// The reply to COMMAND INFO contains only the names of the commands that exist.
+/// The reply to COMMAND INFO. For each command, it contains only the name, or nil if the command does not exist.
 fn known(names: &[&[u8]]) -> Reply {
     let told = names.iter().map(|name| {
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();

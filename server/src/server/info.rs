@@ -48,7 +48,7 @@ impl Server {
         )
     }
 
-    /// Replies to CONFIG GET. Without its stars, `pattern` is a setting or a part of its name.
+    /// Replies to CONFIG GET. `pattern` is the name of a setting, or a part of the name with stars before or after it.
     pub(super) fn config(&self, pattern: &str) -> Reply {
         let fsync = if self.config.remembers {
             "always"

@@ -85,7 +85,7 @@ struct Connection {
     is_authenticated: bool,
     database: u32,
     is_closing: bool,
-    /// The time of the first data, in microseconds since 1970. `None` before.
+    /// The time of the first request, in microseconds since 1970. `None` before.
     since: Option<i64>,
 }
 
@@ -143,8 +143,8 @@ impl Server {
         }
     }
 
-    /// Returns whether the connection is open. The server closes a connection after QUIT or a protocol violation. It closes
-    /// all connections when it stops.
+    /// Returns whether the connection is open. The server closes a connection after QUIT, RESET or a protocol error. The
+    /// stop of the server closes all connections.
     pub fn is_connected(&self, connection: u64) -> bool {
         self.connections.contains_key(&connection)
     }

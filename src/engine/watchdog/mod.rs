@@ -7,7 +7,8 @@
 //! | `redlatch-release` | repeats releases, see `background_release.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
-//! None of these threads waits for another one. So a loss is reported at once, and only other renewals delay a renewal.
+//! None of these threads waits for another one. So a loss is reported at once. Only other renewals and the observer
+//! delay a renewal.
 
 mod threads;
 
@@ -196,7 +197,7 @@ impl Watchdog {
         }
     }
 
-    /// Queues a release. The shutdown still sends queued releases. Returns false if no thread can send the release.
+    /// Queues a release, which the shutdown still sends if the server replies. Returns false if it cannot be queued.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
         self.resolver.queue(hold, true)
     }
@@ -262,7 +263,7 @@ impl Watchdog {
         self.resolver.queue(in_doubt, false);
     }
 
-    /// Marks a hold as lost. If the store may still have the hold, it is released in the background.
+    /// Marks a hold as lost. If the store may still have the hold, the hold is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
         // Both sides of a read-write lock share a key. If one side is lost, renewals of the other side may have kept the key
         // and, in it, the lost side's count.

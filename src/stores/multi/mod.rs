@@ -1,6 +1,6 @@
 //! A lock that consists of other locks, its members. It is held while all members are held.
 //!
-//! A refused attempt first releases the acquired members. If a release fails, it is repeated in the background.
+//! A refused attempt releases the acquired members before it returns. A failed release is repeated in the background.
 
 mod member;
 #[cfg(test)]
@@ -28,7 +28,7 @@ const JITTER: Duration = Duration::from_millis(2);
 pub(crate) struct MultiStore {
     /// The members in the order of acquisition, which is the same for every multi-lock with these members.
     members: Vec<Member>,
-    /// The index of the member that refused the last attempt; 0 if no member did.
+    /// The index of the member that refused the last refused attempt; 0 after a grant.
     refusing_member: AtomicUsize,
     facts: Facts,
 }
@@ -102,9 +102,9 @@ impl MultiStore {
         }
     }
 
-    /// Returns a refusal if the member that refused the last attempt is held now. Without this query, the attempt would
-    /// acquire the members before that one, and release them again. Each release would wake other waiters. The first member
-    /// is not queried, because no member is before it.
+    /// Returns a refusal if the member `refusing_member` is held now. Without this query, the attempt would acquire the
+    /// members before this member, and release them again. Each release would wake other waiters. The first member has no
+    /// members before it, so it is not queried.
     fn still_refused(&self, deadline: Instant) -> Option<Refusal> {
         let place = self.refusing_member.load(Ordering::Relaxed);
         // Quorums are not queried. Their `inspect` counts silent nodes as locked, which could look like a refusal.
@@ -223,7 +223,7 @@ impl Store for MultiStore {
                     outcome => outcome,
                 };
             }
-            // Here a first acquisition was not granted, or a hold was lost. So all members must be released.
+            // Here a first acquisition was not granted, or a hold was lost. So the acquired members must be released.
             let taken = if is_first { index } else { self.members.len() };
             for index in 0..taken {
                 in_doubt.set(index, Some(0));

@@ -35,7 +35,8 @@ pub(super) enum Change<'a> {
 pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all copies of the statement.
     not_after: i64,
-    /// When the first copy without a reply was sent. This copy may run last, so the lease counts from here.
+    /// When the first copy without a reply was sent. The lease counts from here, because this copy may have set the lease.
+    /// A second copy of `transfer` does not extend that lease.
     first_unanswered: Option<BootInstant>,
 }
 
@@ -173,7 +174,7 @@ impl MySql {
         self.check_own(&self.tables.locks, &claim.name, deadline)?;
         let mut copies = SentStatements::default();
         let is_short = deadline.saturating_duration_since(time::now()) < ROW_WAIT * 6 / 5;
-        // The upsert is sent only once, because a late copy could acquire the lock for a visitor that has released it.
+        // Without a reply, the upsert is not repeated: a late copy could acquire a lock that the visitor has released.
         let outcome = self.pools.run(Request::Once, deadline, |connection| {
             if is_short {
                 // If a transaction has locked the row, the upsert would wait past the deadline. A plain read does not wait.

@@ -1,7 +1,7 @@
 //! The store in a MySQL or MariaDB database: locks in a table, row locks and optimistic updates.
 //!
-//! A lock is one row, found by its name. The row stays after the release, so that its fencing token always rises. One
-//! statement acquires a free or expired row, so expired rows need no clean-up. All times are from the server's clock.
+//! A lock is one row, found by its name. The row stays after the release, until a purge. Its fencing token always rises.
+//! One statement acquires a free or expired row, so expired rows need no clean-up. All times are from the server's clock.
 //! Waiters poll. In each client, one thread polls for each name.
 
 mod address;
@@ -51,8 +51,8 @@ use pool::{Pools, Request};
 pub(crate) use rows::{LockedRows, sleep_until};
 pub(crate) use session::Session;
 
-/// The longest wait of a statement for a locked row. MySQL and MariaDB have no shorter timeout, because they use whole
-/// seconds. An interrupt or a shutdown takes effect after this time at the latest.
+/// The longest wait for a locked row, except in a user's transaction (`row_wait`). MySQL and MariaDB have no shorter
+/// timeout, because they use whole seconds. An interrupt or a shutdown takes effect after at most this time.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
 /// How long after its start a statement can still take effect, because it may wait for the table and then for the row.

@@ -27,7 +27,7 @@ pub(crate) struct Session {
     slot: Option<Slot<Connection>>,
     pid: u32,
     /// The error that ended the transaction. Every later statement fails with this error, because the statement would run
-    /// outside of that transaction.
+    /// outside of the transaction.
     ended_by: Option<Error>,
     isolation: Option<&'static str>,
     /// True if a statement may have left state in the session. In that case, the connection must be closed.
@@ -184,7 +184,7 @@ impl Session {
         self.call(|connection, deadline| connection.execute_text(&statement, deadline))
     }
 
-    /// Commits. After any error except [`Error::Unknown`], nothing was written.
+    /// Commits. After any error except [`Error::Unknown`], this call committed nothing.
     pub(crate) fn commit(mut self) -> Result<()> {
         self.statement_timeout = self.command_timeout;
         let deadline = self.deadline();

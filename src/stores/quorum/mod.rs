@@ -1,9 +1,8 @@
 //! Redlock: a lock on several independent servers, which is held while a majority of them grants it.
 //!
-//! The algorithm is that of the [Redis
-//! documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Each request is sent to all
-//! connected nodes before the first reply is read. The validity of a hold counts from a time before its first request was
-//! sent. A node that may have lost granted locks has no vote: its grants do not count (`quarantine.rs`).
+//! The [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) describes the
+//! algorithm. Each request is sent to all of its connected nodes before the first reply is read. A hold's validity counts
+//! from a time before its first request. The grants of a node that may have lost locks do not count (`quarantine.rs`).
 
 mod acquire;
 mod breaker;

@@ -1,4 +1,4 @@
-//! Locks on Redis in Redisson's format: on one server, a master with replicas, Sentinel, or a Cluster.
+//! Locks on one Redis server, a master with replicas, Sentinel, or a Cluster. Most kinds have Redisson's format.
 
 mod calls;
 mod checks;
