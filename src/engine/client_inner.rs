@@ -63,7 +63,7 @@ impl Timeouts {
     }
 }
 
-/// The least time that a call reserves for a late wake-up and clean-up; less if `command_timeout` is below 200 ms.
+/// Each call reserves at least this time for a late wake-up and clean-up, but at most a quarter of `command_timeout`.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {
@@ -141,8 +141,7 @@ impl ClientInner {
         process::id() != self.pid
     }
 
-    /// Fails in a forked child, which owns no holds of its parent. Mutexes that other threads of the parent had locked stay
-    /// locked in the child.
+    /// Fails in a forked child, which owns no holds and may find mutexes that stay locked.
     pub(crate) fn not_forked(&self, lock: &Arc<str>) -> Result<()> {
         let lock = || Arc::clone(lock);
         let forked = || Error::Forked { lock: lock() };
@@ -160,7 +159,7 @@ impl ClientInner {
         self.ask("check", |store, deadline| store.check(deadline))
     }
 
-    /// Drops a handle without waiting. If this handle is the last one, another thread shuts the client down.
+    /// If this handle is the last one, another thread shuts the client down, so that the caller does not wait.
     pub(crate) fn let_go(self: Arc<Self>) {
         if let Some(last) = Arc::into_inner(self) {
             // If the thread cannot be started, `spawn` drops the closure, and thereby this thread shuts the client down.
@@ -180,8 +179,7 @@ impl ClientInner {
         poll_until(deadline, || !self.counters.has_waits());
         self.watchdog.stop(deadline, at_last);
         let store = Arc::clone(&self.store);
-        // Closing the store may wait for a thread in `getaddrinfo`, which cannot be cancelled. So another thread closes
-        // the store, and this thread waits only until `at_last`.
+        // Closing the store may wait for a thread in `getaddrinfo`, which cannot be cancelled.
         match sync::spawn("redlatch-close", move || store.close()) {
             Ok(closing) => join(closing, at_last),
             Err(_) => self.store.close(),
@@ -195,8 +193,7 @@ impl Drop for ClientInner {
     }
 }
 
-// A panic of the caller leaves no state inconsistent, because this library runs no code of the caller while a mutex is
-// locked.
+// A panic of the caller leaves no state inconsistent, because user code never runs with a mutex locked.
 impl std::panic::RefUnwindSafe for ClientInner {}
 
 impl fmt::Debug for ClientInner {

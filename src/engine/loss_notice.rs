@@ -31,8 +31,7 @@ pub(crate) struct LossNotice {
 struct NoticeState {
     loss: Option<Loss>,
     has_ended: bool,
-    /// The channels of listeners, by number. Each channel has capacity for one loss. A release without a reported loss
-    /// closes the channels.
+    /// The channels of listeners, by number. A channel that is closed without a loss means a release.
     channels: BTreeMap<u64, Sender<Loss>>,
     next_channel: u64,
 }
@@ -96,8 +95,7 @@ impl LossNotice {
         }
     }
 
-    /// Closes a channel. If the channel is empty, `unheard` is sent first. Without a loss in the channel, clones of the
-    /// receiver would treat the closing as a release.
+    /// If the channel is empty, `unheard` is sent first, because an empty closed channel means a release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.state.lock().channels.remove(&number) {
             // `try_send` fails only if the channel already contains a loss, or has no receivers.
@@ -149,7 +147,6 @@ impl LossHook {
         }
     }
 
-    /// Accepts no more losses. Until `deadline`, the hook is called for losses that were reported earlier.
     pub(crate) fn close(&self, deadline: Instant) {
         *self.state.lock() = HookState {
             sender: None,

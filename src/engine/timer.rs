@@ -1,7 +1,7 @@
-//! A timer. One thread sleeps until the first entry of the timer is due.
+//! A timer on which one thread sleeps until the first entry is due.
 //!
-//! Holds are renewed in batches, so thousands of entries can be due at one instant. The timer is an ordered map from
-//! instants to entries. One operation removes all entries of an instant.
+//! Holds are renewed in batches, so thousands of entries can be due at one instant. A map from instants to entries lets
+//! one operation remove all entries of an instant.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 
 use crate::ground::sync::{Clock, Condvar, Mutex};
 
-/// A cancelled entry stays in the map until it is due. If cancelled entries outnumber the valid ones, all cancelled entries
-/// are removed earlier.
+/// A cancelled entry stays in the map until it is due, or until cancelled entries outnumber valid ones.
 #[derive(Debug)]
 pub(crate) struct Timer<T> {
     inner: Mutex<Inner<T>>,
@@ -53,11 +52,10 @@ impl<T> Default for Timer<T> {
 }
 
 impl<T: Timed> Timer<T> {
-    /// With at most this many cancelled entries, the timer removes none of them early.
+    /// With at most this many cancelled entries, none is removed early.
     const SWEEP_FROM: usize = 8;
 
-    /// Adds an entry. Wakes the sleeping thread only if `due` is before its alarm. After [`Timer::close`], adds nothing and
-    /// returns false.
+    /// Returns false after [`Timer::close`].
     pub(crate) fn schedule(&self, due: Instant, item: T) -> bool {
         let mut inner = self.inner.lock();
         if inner.closed {
@@ -72,7 +70,7 @@ impl<T: Timed> Timer<T> {
         true
     }
 
-    /// Notes that one entry was cancelled. The `is_due_at` of this entry must return false from now on.
+    /// The `is_due_at` of the cancelled entry must return false from now on.
     pub(crate) fn cancelled(&self) {
         let mut inner = self.inner.lock();
         inner.stale += 1;
@@ -89,9 +87,7 @@ impl<T: Timed> Timer<T> {
         }
     }
 
-    /// Sleeps until entries are due, and returns these entries. Returns `None` after [`Timer::close`].
-    ///
-    /// Only one thread may call this.
+    /// Returns `None` after [`Timer::close`]. Only one thread may call this function.
     pub(crate) fn next_due(&self) -> Option<Vec<T>> {
         let mut inner = self.inner.lock();
         loop {

@@ -40,7 +40,6 @@ impl ConditionStep<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionAnswer {
-    /// The entry is in the queue, and was not signalled.
     Waits,
     /// The entry was signalled, or the store removed it.
     Woken,

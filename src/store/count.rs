@@ -11,7 +11,6 @@ pub(crate) struct CountOp<'a> {
     pub(crate) counter: &'a LockId,
     /// The unique id of the request. The store recognizes a repeated request by this id, and does not execute it again.
     pub(crate) request: VisitorId,
-    /// The permit that `step` concerns, if any.
     pub(crate) permit: Option<&'a VisitorId>,
     pub(crate) step: CountStep,
 }

@@ -27,8 +27,7 @@ impl Delivery {
 
 /// The entry of a waiter in the queue of a channel, with the objects that deliver messages to the entry.
 pub(crate) struct Subscription {
-    /// This field is dropped before `keep`, because it is declared first. So the waiter leaves the channel's queue before the
-    /// drop of `keep` ends the delivery of messages.
+    /// Declared before `keep`, so that the waiter leaves the channel's queue before the delivery of messages ends.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
     /// How many source numbers of the parker this subscription uses, see `ground/notify.rs`.

@@ -210,7 +210,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Parses a field of a hash. Returns `None` if the field is not the id of a hold.
+    /// Returns `None` if the field is not the id of a hold.
     pub(crate) fn of(field: &'a str) -> Option<Parts<'a>> {
         let field = field.strip_suffix(":write").unwrap_or(field);
         let mut parts = field.split(':');
@@ -229,7 +229,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Parses decimal digits. `str::parse` alone would accept a leading `+`.
+/// `str::parse` alone would accept a leading `+`.
 fn number(text: &str) -> Option<u64> {
     let is_plain = text.bytes().all(|digit| digit.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)
@@ -262,7 +262,6 @@ pub(crate) struct Scope {
 #[derive(Debug, Default)]
 pub(crate) struct Position {
     pub(crate) is_over: bool,
-    /// The servers whose survey is complete.
     pub(crate) done: Vec<Arc<str>>,
     /// The server to which `cursor` belongs, and a number that rises when another server becomes the master.
     pub(crate) at: Option<(Arc<str>, u64)>,
@@ -309,13 +308,12 @@ pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> 
         let holding = told.iter().filter(|info| held_by(info, &it.visitor));
         holding.count()
     };
-    // Takes the holder that most nodes have. Some nodes may have holders whose attempts got no majority.
+    // Some nodes may have holders whose attempts got no majority.
     let holders = told.iter().flat_map(|it| &it.holders);
     let holder = holders.rev().max_by_key(votes)?.clone();
     told.retain(|it| held_by(it, &holder.visitor));
     let mut expires: Vec<Option<Duration>> = told.iter().map(|it| it.expires).collect();
-    // Sorts from longest to shortest. A hold without an end counts as the longest. A majority has the lock until the
-    // `needed`-th entry ends.
+    // A majority has the lock until the `needed`-th longest lease ends. A hold without an end counts as the longest.
     expires.sort_unstable_by_key(|it| std::cmp::Reverse(it.unwrap_or(Duration::MAX)));
     let last = needed.min(expires.len()).saturating_sub(1);
     let held = told.len();

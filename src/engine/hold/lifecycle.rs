@@ -15,7 +15,7 @@ use crate::ground::observer::Event;
 use crate::store::InDoubt;
 
 impl Hold {
-    /// Adds the hold to the client's counters, when a thread gets the hold. Returns false if the hold is not valid.
+    /// Called when a thread gets the hold. Returns false if the hold is not valid.
     pub(crate) fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let now = self.client.timeline.now();
@@ -28,7 +28,6 @@ impl Hold {
         is_valid
     }
 
-    /// Opens the tracing span of the hold. It follows from the span of the wait.
     pub(crate) fn begin_span(&self, wait: WaitSpan, class: &str, waited: Duration) {
         let (visitor, fence) = (self.visitor.as_str(), self.fence());
         let span = HoldSpan::behind(wait, (&self.name, class), visitor, fence, waited);
@@ -54,7 +53,7 @@ impl Hold {
         Some(began.until(self.client.timeline.now()))
     }
 
-    /// Marks the hold as lost, and returns the loss. Returns `None` if the hold had already ended.
+    /// Returns `None` if the hold had already ended.
     pub(crate) fn lose(&self, cause: LossCause) -> Option<Loss> {
         // `_ended` is dropped after the mutex is unlocked, because its `drop` calls the tracing subscriber and the observer.
         let _ended;
@@ -137,7 +136,6 @@ impl Hold {
         }
     }
 
-    /// Notifies the listeners that the hold was released, unless a loss was reported to them.
     pub(crate) fn close_listeners(&self) {
         if let Some(news) = self.state.lock().news() {
             news.end();
@@ -150,7 +148,6 @@ impl Hold {
         }
     }
 
-    /// Reports a hold when its age reaches `long_hold`, and each time that its age has doubled.
     pub(crate) fn report_if_long(&self, now: BootInstant) {
         let mut state = self.state.lock();
         let began = state.began.filter(|_| matches!(state.phase, Phase::Held));

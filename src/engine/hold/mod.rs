@@ -1,7 +1,7 @@
-//! One hold as this process knows it: its levels (one for each acquisition), the end of its validity, and its loss.
+//! One hold as this process knows it: its levels, the end of its validity, and its loss. Each acquisition adds a level.
 //!
-//! The store decides who has the lock. A [`Hold`] has the state that the store last confirmed, and the instant until which
-//! this process may rely on this state.
+//! The store decides who has the lock. A [`Hold`] has the state that the store last confirmed, and the instant until
+//! which this state is reliable.
 
 mod lifecycle;
 #[cfg(feature = "mysql")]
@@ -29,7 +29,6 @@ use crate::ground::clock::BootInstant;
 use crate::ground::loss::LossCause;
 use crate::ground::sync::Mutex;
 
-/// How the lease of an acquisition ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
     /// The watchdog renews the hold with this lease until the unlock.
@@ -46,7 +45,6 @@ impl Lease {
     }
 }
 
-/// Identifies one acquisition within a hold.
 pub(crate) type LevelId = u32;
 
 #[derive(Debug)]
@@ -67,7 +65,7 @@ pub(crate) struct Hold {
     pub(crate) thread: u64,
     owner: Weak<()>,
     client: Arc<Counters>,
-    /// The class under which the hold is counted; `None` if it is not counted.
+    /// `None` if the hold is not counted.
     class: Option<ClassId>,
     state: Mutex<State>,
 }
@@ -139,8 +137,8 @@ impl Hold {
         state.may_outlast = true;
     }
 
-    /// Sets the class and the fencing token. For some kinds of lock, other clients may shorten the lease of the key.
-    /// Holds of these locks are renewed at least as often as holds with a lease of `least`.
+    /// For some kinds of lock, other clients may shorten the lease of the key. Holds of these locks are renewed at
+    /// least as often as holds with a lease of `least`.
     pub(crate) fn set_store(&mut self, class: ClassId, fence: Option<u64>, least: Duration) {
         self.class = Some(class);
         self.fence = fence.and_then(NonZeroU64::new);
@@ -177,8 +175,7 @@ impl Hold {
         }
     }
 
-    /// Returns whether this hold forbids its thread to acquire an overlapping lock, such as the other side of a read-write
-    /// lock. A hold forbids this while it is valid, and while a transaction has locked its row in MySQL.
+    /// Returns whether the thread must not acquire an overlapping lock, such as the other side of a read-write lock.
     pub(crate) fn excludes_overlap(&self) -> bool {
         let state = self.state.lock();
         let is_pinned = state.pinned_since().is_some() && self.client.has_watchdog();
@@ -186,8 +183,7 @@ impl Hold {
             || self.counts(&state, self.client.timeline.now())
     }
 
-    /// Returns whether the hold is neither released nor marked lost. The validity may have ended even if this returns true,
-    /// see [`Hold::lapse`].
+    /// Returns whether the hold is neither released nor marked lost. Its validity may have ended, see [`Hold::lapse`].
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Held)
     }
@@ -217,7 +213,6 @@ impl Hold {
         }
     }
 
-    /// Returns the claim of a re-entry. Notes that its request is in flight, with this `deadline`.
     pub(crate) fn reentry(&self, lease: Lease, deadline: Instant) -> (Claim, InFlightId) {
         let now = self.client.timeline.read();
         let mut state = self.state.lock();
@@ -262,8 +257,6 @@ impl Hold {
         state.in_flight.retain(|it| it.id != in_flight_id);
     }
 
-    /// Notes that a request got no reply, so it does not extend the validity. Before the request was sent, `note_in_flight`
-    /// limited the validity to the request's lease.
     pub(crate) fn unanswered(&self, in_flight_id: InFlightId) {
         self.state.lock().unanswered(in_flight_id);
     }
@@ -276,7 +269,6 @@ impl Hold {
         self.state.lock().may_outlast = true;
     }
 
-    /// Removes level `id`. Returns the request that the caller has to send, if any.
     pub(crate) fn release_level(&self, id: LevelId, deadline: Instant) -> ReleasePlan {
         // `_ended` is dropped after the mutex is unlocked, because its `drop` calls the observer.
         let _ended;
@@ -318,8 +310,7 @@ impl Hold {
         self.state.lock().pinned_since().is_some()
     }
 
-    /// If a transaction has locked the row, postpones the release of level `id` until the transaction has ended, and returns
-    /// true.
+    /// Returns true if a transaction has locked the row. The level is then released after the transaction.
     pub(crate) fn put_off(&self, id: LevelId) -> bool {
         let mut state = self.state.lock();
         let is_pinned = state.pinned_since().is_some();
@@ -347,8 +338,7 @@ impl Hold {
         are_alike && (state.levels.len() == 1 || !guards)
     }
 
-    /// Removes all levels. Returns the claim that the caller has to release, and the leases of the levels. Fails if the
-    /// hold was lost or released.
+    /// The caller has to release the returned claim.
     pub(crate) fn release_all_levels(&self) -> Result<(Claim, Leases), LossCause> {
         let mut state = self.state.lock();
         match &state.phase {
@@ -370,7 +360,7 @@ impl Hold {
         Ok((claim, leases))
     }
 
-    /// Returns the claim of a guarded write, and the end of the hold's validity; `None` if the hold is not valid.
+    /// Returns `None` if the hold is not valid.
     pub(crate) fn begin_write(&self) -> Option<(Claim, BootInstant)> {
         let state = self.state.lock();
         let claim = || (self.claim(&state, Duration::ZERO), state.valid_until);

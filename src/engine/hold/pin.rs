@@ -54,7 +54,7 @@ impl Hold {
         }
     }
 
-    /// Returns the claim that extends the lease. The lease of the claim is zero if every level has ended.
+    /// The lease of the claim is zero if every level has ended.
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
         let rest = state.rest(self.client.timeline.now()).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Plans when the watchdog checks a hold: to renew it when a third of its lease has passed, and to report the end of its
-//! validity.
+//! Plans when the watchdog renews a hold, after a third of its lease, and when it reports the end of the validity.
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +18,10 @@ const PINNED_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) enum DueAction {
-    /// Renew the hold. The value is the end of its validity.
+    /// Renew the hold, whose validity ends at this instant.
     Renew(BootInstant),
     /// Check only the end of the validity, because a renewal of the hold is already queued.
     Waits,
-    /// Report the loss: the validity has ended.
     Lapsed(LossCause),
     /// Check the hold later, because a transaction has locked its row, its owner was dropped, or its leases have ended.
     /// A hold without an owner is not renewed, so its lock becomes free within one lease.
@@ -113,8 +111,7 @@ impl Hold {
         }
     }
 
-    /// Notes the reply to a renewal or to the release of a level. `life` is the lifetime of the semaphore's key, if the reply
-    /// names it.
+    /// Notes the reply to a renewal or a level's release, and the lifetime of the semaphore's key in the reply.
     pub(crate) fn confirmed(
         &self,
         in_flight_id: InFlightId,
@@ -144,14 +141,12 @@ impl Hold {
         state.rare().last_trouble = Some(trouble.to_owned());
     }
 
-    /// Returns the end of the validity, if it is in the future and the hold has no timer entry of its own.
     pub(crate) fn unwatched_end(&self, now: ClockPair) -> Option<BootInstant> {
         let state = self.state.lock();
         let is_meant = matches!(state.phase, Phase::Held) && state.due.is_none();
         Some(state.valid_until).filter(|end| is_meant && now.moment < *end)
     }
 
-    /// Plans the next check. Returns `None` if the hold has ended, or if a check is already due.
     pub(crate) fn plan(&self, now: ClockPair, again_in: Option<Duration>) -> Option<NextCheck> {
         let mut state = self.state.lock();
         if !matches!(state.phase, Phase::Held) {
@@ -185,7 +180,6 @@ impl Hold {
         if state.pinned_since().is_some() {
             return (now + PINNED_LOOK, false);
         }
-        // While a renewal is queued or in flight, only the end of the validity is checked.
         let is_renewed = state.is_looked_after(self.kind.rules())
             && !state.is_being_renewed()
             && self.owner.strong_count() > 0;
@@ -205,7 +199,7 @@ impl Hold {
         }
     }
 
-    /// Sets the instant of the hold's timer entry; `None` cancels the entry. Returns whether the hold had a timer entry.
+    /// `None` cancels the hold's timer entry. Returns whether the hold had a timer entry.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> bool {
         std::mem::replace(&mut self.state.lock().due, due).is_some()
     }

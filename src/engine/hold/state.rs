@@ -59,7 +59,7 @@ pub(super) struct State {
     pub(super) may_outlast: bool,
     /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,
-    /// When a thread got the hold. From then on, the client's counters include the hold.
+    /// When a thread got the hold. Only then do the client's counters include the hold.
     pub(super) began: Option<BootInstant>,
     pub(super) span: Option<HoldSpan>,
     /// Rarely used values. The box saves about 100 bytes of each hold.

@@ -121,8 +121,7 @@ impl State {
         }
     }
 
-    /// Merges requests whose reply is no longer awaited. A merged request has the shortest lease and the latest expiry of
-    /// the original requests.
+    /// A merged request has the shortest lease and the latest expiry of the original requests.
     fn merge(&mut self) {
         if self.in_flight.len() < MOST_IN_FLIGHT {
             return;

@@ -27,7 +27,7 @@ pub(super) struct ByName {
 /// If the last lost hold of a lock is not unlocked, its owner keeps it at least until this many later holds have begun.
 pub(super) const LOSSES_KEPT: u32 = 256;
 
-/// With fewer lock names than this, only the owner's first hold calls `ByName::sweep`.
+/// An owner with fewer lock names than this keeps its old stacks.
 pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,8 +44,7 @@ impl LockKey {
         Some(LockKey { lock, ..*self })
     }
 
-    /// Returns the locks that exclude this lock: the opposite side of a read-write lock, and other kinds of lock with the
-    /// same key.
+    /// The locks that exclude this lock: the opposite side of a read-write lock, and other kinds with the same key.
     pub(super) fn kin(&self) -> impl Iterator<Item = LockKey> {
         const SAME_KEY: [Kind; 3] = [Kind::Reentrant, Kind::Fenced, Kind::Fair];
         let LockId { kind, name } = &self.lock;
@@ -99,7 +98,7 @@ impl OwnerHolds {
         current.is_some_and(|hold| hold.excludes_overlap())
     }
 
-    /// Adds a new hold. If the stack has a current hold, that hold was lost, and becomes `last_lost`.
+    /// If the stack has a current hold, that hold was lost.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
             let mut whole_of = self.parts.lock();
@@ -134,7 +133,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Called when a level of a lost hold is unlocked. Reduces `Stack::lapsed` by one, unless `hold` is still current.
+    /// Called when a level of a lost hold is unlocked. `Stack::lapsed` excludes the levels of a current hold.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {
@@ -145,7 +144,6 @@ impl OwnerHolds {
         }
     }
 
-    /// Reduces `Stack::lapsed` by one, and returns the last lost hold.
     pub(crate) fn take_lapsed(&self, key: &LockKey) -> Option<Arc<Hold>> {
         let stacks = &mut self.stacks.lock().stacks;
         let stack = stacks.get_mut(key)?;
@@ -162,8 +160,7 @@ impl OwnerHolds {
 }
 
 impl ByName {
-    /// Removes and returns the stacks whose last hold is over and precedes more than [`LOSSES_KEPT`] later holds. Called
-    /// when the number of names has doubled since the last call, so that the amortised cost is constant.
+    /// Called when the number of names has doubled since the last call, so that the amortised cost is constant.
     fn sweep(&mut self) -> Vec<Stack> {
         let mut forgotten = Vec::new();
         let begun = self.begun;

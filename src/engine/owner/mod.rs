@@ -23,8 +23,7 @@ pub(crate) struct Owner {
     pub(crate) held: OwnerHolds,
 }
 
-/// The living owners, except owners of permits, by process id and owner id. The process id separates the owners of a
-/// forked child from the owners of its parent.
+/// The living owners, except owners of permits. The process id in the key separates a forked child from its parent.
 static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
 
 type Owners = BTreeMap<(u32, u64), Weak<Owner>>;
@@ -47,15 +46,14 @@ fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
-    /// A `Cell<u64>` has no destructor, so an ending thread has its number even after its other thread-local values are
-    /// dropped.
+    /// A `Cell<u64>` has no destructor, so even an ending thread has its number.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 impl std::panic::RefUnwindSafe for Owner {}
 
 impl Owner {
-    /// Returns the owner of the calling thread in process `pid`; `None` once the thread has dropped its thread-local values.
+    /// Returns `None` once the thread has dropped its thread-local values.
     pub(crate) fn current(pid: u32) -> Option<Arc<Owner>> {
         let current = |current: &RefCell<Option<Arc<Owner>>>| {
             let mut current = current.borrow_mut();
@@ -63,8 +61,7 @@ impl Owner {
                 Some(token) if token.pid == pid => Arc::clone(token),
                 _ => {
                     let token = Owner::register(pid, current_thread_id());
-                    // In a forked child, the parent's owner is leaked. A drop could wait for a mutex that another thread had
-                    // locked at the fork.
+                    // A forked child leaks its parent's owner, whose drop could wait for a mutex locked at the fork.
                     std::mem::forget(current.replace(Arc::clone(&token)));
                     token
                 }
@@ -94,7 +91,7 @@ impl Owner {
         Owner::register(pid, new_number())
     }
 
-    /// Returns a new owner for permits, which threads can pass on. The owner has the number of the calling thread.
+    /// The owner of permits, which threads can pass on.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Owner::of(pid, current_thread_id())
     }

@@ -1,8 +1,8 @@
 //! Waiting on a condition of a held lock, and signalling it.
 //!
-//! A waiter enters the queue of the condition while it holds the lock. Then the waiter releases all levels of its hold, and
-//! sleeps until it is signalled. After a signal, a timeout or an interrupt, the waiter acquires the lock again. If a
-//! signalled waiter cannot do this, another waiter is signalled instead.
+//! A waiter enters the queue of the condition while it holds the lock. Then the waiter releases all levels of its hold,
+//! and sleeps until it is signalled. After a signal, a timeout or an interrupt, the waiter acquires the lock again. If
+//! a signalled waiter cannot acquire the lock, another waiter is signalled instead.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::{
     StoreEntry,
 };
 
-/// A waiter that receives no message queries its queue entry after this time. The query keeps the entry alive, and finds a
+/// A waiter without messages queries its queue entry after this time. The query keeps the entry alive, and finds a
 /// signal whose message was lost.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
 
@@ -49,8 +49,7 @@ struct Place<'a> {
 }
 
 impl RawLock {
-    /// Releases all levels of the current thread's hold, waits for a signal, and acquires the levels again. If the caller
-    /// waits with a guard, `of_guard` is the hold of this guard.
+    /// If the caller waits with a guard, `of_guard` is the hold of this guard.
     pub(crate) fn wait_on(
         &self,
         condition: &Arc<str>,
@@ -142,7 +141,6 @@ impl RawLock {
         })
     }
 
-    /// Returns the calling thread and its hold. Fails if the thread has no hold, or if this lock has no conditions.
     fn held_with_conditions(&self) -> Result<(Arc<Owner>, Arc<Hold>)> {
         self.ready()?;
         self.inner.store.redis_for(&self.key.lock)?;
@@ -170,7 +168,7 @@ impl RawLock {
         Ok((leases, outcome))
     }
 
-    /// Acquires one level for each lease. Each lease counts from its new acquisition.
+    /// Each lease counts from its new acquisition.
     fn take_again(&self, me: &Owner, leases: &Leases) -> Result<Entry> {
         let mut last: Option<Entry> = None;
         loop {
@@ -207,7 +205,7 @@ impl Place<'_> {
         self.raw_lock.ask_condition(&op, deadline)
     }
 
-    /// Enters the condition's queue. The calling thread still has `hold`, so no other thread can signal yet.
+    /// The calling thread still has `hold`, so no other thread can signal yet.
     fn enlist(&self, hold: &Hold) -> Result<()> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
@@ -239,7 +237,6 @@ impl Place<'_> {
         }
     }
 
-    /// Leaves the queue. Returns `Ended::Woken` if this waiter was signalled before, otherwise `reason`.
     fn leave(&self, reason: Ended) -> Ended {
         let deadline = self.raw_lock.inner.deadline();
         match self.ask(ConditionStep::Leave, deadline) {

@@ -1,4 +1,4 @@
-//! Operations on counters (semaphores and latches), and the wait until a counter is 0.
+//! Operations on counters, which are semaphores and latches, and the wait until a counter is 0.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

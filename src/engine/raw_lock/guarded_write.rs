@@ -30,8 +30,7 @@ impl RawLock {
                 Ok(Outcome::Refused(left)) => sync::sleep(left),
                 Ok(Outcome::Gone(cause)) => return Err(inner.watchdog.lost(hold, cause)),
                 Ok(Outcome::Unknown { error, .. }) | Err(error) => {
-                    // If the work may have run, the error is returned unchanged. If the work did not run and the validity
-                    // has ended, the loss is returned instead.
+                    // If the work may have run, this error is returned, even if the hold has ended.
                     let is_done =
                         error.is_ambiguous() || matches!(error, Error::CommandFailed { .. });
                     let has_ended = || hold.lapse().is_some() || hold.loss_cause().is_some();

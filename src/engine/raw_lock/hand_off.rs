@@ -9,8 +9,7 @@ use crate::ground::events;
 use crate::store::{Left, Outcome, Released};
 
 impl RawLock {
-    /// Hands the lock off to the first waiter of the client's queue. Returns `None` if nothing was changed. In that case,
-    /// the caller releases the hold.
+    /// Returns `None` if nothing was changed. The caller then releases the hold.
     pub(super) fn hand_off(
         &self,
         hold: &Hold,
@@ -57,7 +56,7 @@ impl RawLock {
                 self.inner.watchdog.resolve_later(next.in_doubt(not_after));
                 Err(error)
             }
-            // Nothing was changed. The caller now sends a plain release, and reports its errors.
+            // Nothing was changed. The plain release that follows reports its errors.
             Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);
@@ -70,8 +69,7 @@ impl RawLock {
         successor_hold.release_level(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
         claim.count = 1;
-        // The hand-off has released the caller's own hold, so an error of `free` is only logged. After an error, the release
-        // is repeated in the background.
+        // An error of `free` is only logged, because the caller's own hold is released.
         if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);
         }

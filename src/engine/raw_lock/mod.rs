@@ -34,7 +34,6 @@ pub(crate) struct RawLock {
     pub(crate) key: LockKey,
     /// `None` if the watchdog renews the holds.
     pub(crate) fixed_lease: Option<Duration>,
-    /// The class under which the waits and holds of this lock are counted.
     pub(crate) class: ClassId,
     pub(crate) permits: Option<NonZeroU32>,
     /// Whether readers of a read-write lock overtake waiting writers.
@@ -70,7 +69,7 @@ impl Entry {
 }
 
 impl RawLock {
-    /// Fails if the lock has a `flaw`, or in a forked child. Must be called before any request is sent.
+    /// Must be called before any request is sent.
     pub(crate) fn ready(&self) -> Result<()> {
         if let Some(flaw) = self.flaw() {
             return Err(flaw.clone());
@@ -173,8 +172,8 @@ impl RawLock {
         outcome
     }
 
-    /// Returns the thread's hold of the opposite side of a read-write lock; `None` if it has none. Fails if this side cannot
-    /// be acquired during that hold, because the thread would wait for itself.
+    /// Returns the thread's hold of the opposite side of a read-write lock. Fails if this side cannot be acquired
+    /// during that hold, because the thread would wait for itself.
     fn outer_hold(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));
@@ -227,7 +226,6 @@ impl RawLock {
         self.not_held_by(current_thread_id())
     }
 
-    /// Returns the error for a hold that was already released.
     pub(crate) fn given_back(&self, hold: &Hold) -> Error {
         self.not_held_by(hold.thread)
     }

@@ -92,7 +92,7 @@ impl RawLock {
                 Ok(())
             }
             Ok(Outcome::Gone(cause)) => {
-                // If the store has several nodes, some may still have the hold. `lost` releases it there in the background.
+                // Some nodes of the store may still have the hold. `lost` releases the hold there in the background.
                 Err(self.inner.watchdog.lost(hold, cause))
             }
             Ok(Outcome::Unknown { error, .. }) | Err(error) => {
@@ -123,7 +123,7 @@ impl RawLock {
         outcome
     }
 
-    /// Frees the lock and wakes the client's next waiter. Returns the cause of the loss if the store no longer had the hold.
+    /// Returns the cause of the loss if the store no longer had the hold.
     pub(super) fn free(&self, claim: &Claim, deadline: Instant) -> Result<Option<LossCause>> {
         let (mut head_start, mut pause) = (None, None);
         let left = match self.polling() {

@@ -26,7 +26,7 @@ pub(super) struct LockVisit<'a> {
     was_refused: bool,
     /// True if this wait may make more than one attempt.
     waits: bool,
-    /// True after a refused attempt that requested a queue entry in the store. Only some kinds of lock have such entries.
+    /// True after a refused attempt that requested a queue entry in the store.
     has_place: bool,
     was_contended: bool,
     holder: Option<Box<str>>,
@@ -97,8 +97,7 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.begin() {
             self.discard(&hold);
-            // No thread of this client holds the lock now. The watchdog no longer watches this hold, so the watchdog
-            // would not wake the queue.
+            // The watchdog no longer watches this hold, so the watchdog would not wake the queue.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -156,13 +155,13 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // A waiting `MultiLock` first queries the member that refused last. A refusal by this query names no holder. The
-        // first attempt skips the query, as `try_lock` does, so that its refusal names the holder.
+        // A waiting `MultiLock` first queries the member that refused last. A refusal by this query names no holder.
+        // The first attempt skips the query, so that its refusal names the holder.
         let is_first_of_several = self.raw_lock.parts().is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
                 // With an `open_wait`, this waiter has joined the client's queue, if there is one. Usually, only the
-                // first waiter of that queue attempts. So this waiter may take a queue entry in the store.
+                // first waiter of the queue attempts. So this waiter may take a queue entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },
@@ -170,7 +169,6 @@ impl<'a> LockVisit<'a> {
         }
     }
 
-    /// Returns the thread's current hold of this lock, if holds of this kind belong to threads.
     fn current(&self) -> Option<Arc<Hold>> {
         let key = &self.raw_lock.key;
         let current = self.me.held.current(key);
@@ -263,7 +261,7 @@ impl<'a> LockVisit<'a> {
         self.raw_lock.inner.watchdog.resolve_later(in_doubt);
     }
 
-    /// Re-enters `hold`. Returns `None` if the hold has ended. In that case, the caller acquires a new hold.
+    /// Returns `None` if the hold has ended. The caller then acquires a new hold.
     fn reenter(&self, hold: &Arc<Hold>, deadline: Instant) -> Result<Option<Entry>> {
         if !hold.is_held() {
             return Ok(None);

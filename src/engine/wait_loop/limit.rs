@@ -18,8 +18,7 @@ pub(crate) struct WaitLimit<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Once,
-    /// The wait ends at `end`, or earlier if a test advances the clock. `ahead` is how far the clock had been advanced when
-    /// the wait began.
+    /// A test that advances the clock ends the wait before `end`. `ahead` is the clock's advance when the wait began.
     Until {
         end: Instant,
         ahead: Duration,

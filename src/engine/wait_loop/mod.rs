@@ -28,19 +28,17 @@ use crate::store::{Refusal, StoreEntry};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
-/// One wait of a thread. The wait loop calls these methods to make attempts, and to report what happened to the wait.
+/// One wait of a thread, as the wait loop needs it: its attempts, and notifications of its progress.
 pub(crate) trait Visit {
     type Entry;
 
     fn attempt(&mut self, deadline: Instant) -> Result<ControlFlow<Self::Entry, Refusal>>;
 
-    /// Returns the queue entry of this wait in the store, if the store has one.
     fn entry(&self) -> Option<StoreEntry<'_>> {
         None
     }
 
-    /// Returns the data that a releaser needs to hand the lock off to this waiter. `None` keeps this waiter out of the
-    /// client's queue.
+    /// The data that a releaser needs for a hand-off to this waiter. `None` keeps the waiter out of the client's queue.
     fn offer(&self) -> Option<HandOffOffer> {
         None
     }
@@ -69,12 +67,7 @@ pub(crate) struct Polling {
     pub(crate) longest: Duration,
 }
 
-/// Waits until an attempt or a hand-off succeeds, the limit is reached, or the wait fails.
-///
-/// `Ok(None)` means that the waiter was refused, or got no connection, until the limit. A waiter joins the client's
-/// queue if the queue is busy, or after a first attempt without success. In the queue, the waiter sleeps until it is
-/// the first one or the lock is handed off to it. At its deadline, a waiter makes a last attempt. A waiter behind
-/// another waiter or behind a holder of this client skips the last attempt if the queue recently got a usable reply.
+/// Returns `Ok(None)` if the waiter was refused, or got no connection, until the limit.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -106,7 +99,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// `free`, `woken` or `polled`: why the next attempt is made. If it succeeds, `Visit::acquired_via` gets this value.
+    /// `free`, `woken` or `polled`: why the next attempt is made.
     woken_by: &'static str,
 }
 
@@ -170,21 +163,19 @@ impl<V: Visit> Wait<'_, V> {
         }
     }
 
-    /// Accepts a hold that was handed off. If the hold is no longer valid, the waiter joins the end of the queue.
     fn take(&mut self) -> Option<V::Entry> {
         let node = self.node.as_ref()?;
         let handed = node.take()?;
         let entry = self.accept(handed);
         if entry.is_none() {
-            // A message wakes only the listener that subscribed first. This waiter is now the last of the queue, and
-            // may have to wait for its turn. So this waiter leaves the messages to other listeners.
+            // A message wakes only the listener that subscribed first. This waiter is now the last of its queue, so it
+            // leaves the messages to other listeners.
             self.sleeper.unsubscribe();
             self.join(false);
         }
         entry
     }
 
-    /// Sleeps until `until`, or until the lock is handed off to this waiter. Ignores messages.
     fn rest(&mut self, until: Instant) -> Result<()> {
         while self.sleeper.sleep_past_messages(until)? != Wake::TimedOut
             && !self.node.as_ref().is_some_and(Node::is_granted)
@@ -233,7 +224,6 @@ impl<V: Visit> Wait<'_, V> {
         self.visit.accept(hold)
     }
 
-    /// Leaves the queue, and accepts a hold that was handed off at the last moment.
     fn leave(mut self, outcome: Result<Option<V::Entry>>) -> Result<Option<V::Entry>> {
         let has_the_lock = matches!(outcome, Ok(Some(_)));
         let is_shared = self.lock.kind.rules().is_shared;

@@ -1,5 +1,5 @@
-//! Decides the next step of a wait from the replies to its attempts and the state of its queue. This file reads no clock and
-//! uses no thread, so that each rule is a row of the table in `wait_loop/tests.rs`.
+//! Decides the next step of a wait from the replies to its attempts and the state of its queue. This file reads no
+//! clock and uses no thread, so that each rule is a row of the table in `wait_loop/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,6 @@ pub(super) enum Next {
     Return(Result<()>),
     /// Send a request with this deadline.
     Attempt(Instant),
-    /// Join the client's queue, unless `Visit::offer` returns `None`. `is_refused`: the last attempt was refused.
     Join {
         is_refused: bool,
     },
@@ -48,7 +47,7 @@ impl Time {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) time: Time,
-    /// The client's queue for this lock, if the waiter is queued.
+    /// `None` if the waiter is not queued.
     pub(super) queue: Option<View>,
     /// How messages arrive, and the longest random pause after a message; `None` if the waiter is not subscribed.
     pub(super) messages: Option<(Delivery, Duration)>,
@@ -58,8 +57,7 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
-    /// Another holder has the lock. `is_usable` is false if too few replicas acknowledged a recent hold of this client. The
-    /// other holder may lose its hold for the same reason.
+    /// Another holder has the lock. `is_usable`: see `Waiting::is_usable`.
     Refused {
         is_usable: bool,
     },
@@ -98,7 +96,6 @@ enum Then {
     },
     /// The waiter has just subscribed. If the subscription is active, attempt at once. Otherwise sleep for this time.
     Listened(Duration),
-    /// Sleep for this time, and ignore messages.
     Rest(Duration),
 }
 
@@ -116,19 +113,18 @@ pub(super) struct Waiting<'a> {
     began: Instant,
     is_single: bool,
     request: Duration,
-    /// How long a wait without a deadline continues without a grant, or a refusal that names the end of the lease.
+    /// How long a wait without a deadline continues without a grant or a refusal with an end of the lease.
     outage_timeout: Duration,
     last_usable: Instant,
     is_in_trouble: bool,
     is_refused: bool,
-    /// The last time at which too few replicas acknowledged a hold of this client. Other holders may lose their holds for
-    /// the same reason. Since then, `is_usable` decides whether a refusal is a usable reply.
+    /// The last time at which too few replicas acknowledged a hold of this client. Other holders may then lose their
+    /// holds, too. Since then, `is_usable` decides whether a refusal is a usable reply.
     unreplicated_at: Option<Instant>,
     /// The holder that the last refusal since `unreplicated_at` named, and when a refusal first named this holder.
     refused_by: (Option<Box<str>>, Instant),
     in_doubt: Option<Error>,
     then: Then,
-    /// The outcome of a wait that has ended without the lock.
     over: Option<Result<()>>,
     joins: bool,
     sleep: Option<Sleep>,
@@ -144,7 +140,7 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// `joins`: the client's queue is busy. Unless there is only one attempt, the waiter joins the queue before it attempts.
+    /// `joins`: the client's queue is busy, so the waiter joins the queue before it attempts.
     pub(super) fn new(
         lock: &'a Arc<str>,
         timeouts: &Timeouts,
@@ -179,7 +175,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Notes the reply to an attempt that did not get the lock. Returns what the reply means for other waiters.
+    /// Notes the reply to an attempt that did not get the lock.
     pub(super) fn on_reply(&mut self, answer: Result<Refusal>, time: Time) -> News {
         self.joins = true;
         let mut news = News::None;
@@ -205,8 +201,7 @@ impl<'a> Waiting<'a> {
                 }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
-                    // The client releases what this attempt acquired. The unlock message would wake this waiter and its
-                    // competitors at once, so the waiter ignores messages.
+                    // The client releases this attempt's hold. The unlock message would wake all competitors at once.
                     Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
@@ -277,7 +272,6 @@ impl<'a> Waiting<'a> {
         self.over = Some(outcome);
     }
 
-    /// Notes the end of a sleep. `was_woken`: a wake-up ended the sleep, not its deadline.
     pub(super) fn slept(&mut self, was_woken: bool) {
         self.was_woken = was_woken;
     }
@@ -310,8 +304,7 @@ impl<'a> Waiting<'a> {
                 self.sleep_step(length, seen)
             }
             Then::Pause { length, .. } => self.sleep_step(length, seen),
-            // A queued waiter knows that the lock is contended. By subscribing before its first attempt, it needs no second
-            // attempt before it sleeps.
+            // A queued waiter subscribes before its first attempt, so it needs no second attempt before it sleeps.
             _ if seen.queue.is_some() && seen.messages.is_none() && !self.last_try_out_of_turn => {
                 Next::Listen
             }
@@ -358,8 +351,7 @@ impl<'a> Waiting<'a> {
                 return Some(Next::Return(Ok(())));
             }
         }
-        // The holder in this client may have lost the lock without notice, so the waiter attempts `LONGEST_SLEEP` after the
-        // last usable reply.
+        // The holder in this client may have lost the lock without notice, so the waiter must not rely on its unlock.
         let is_held = queue.turn == Turn::HeldLocally;
         let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {
@@ -415,14 +407,11 @@ pub(super) fn is_exhausted(error: &Error) -> bool {
     matches!(error, Error::Exhausted { .. })
 }
 
-/// Returns whether the queue got a usable reply less than [`FRESH`] ago, and no failed attempt since.
 fn has_fresh_news(queue: View, now: Instant) -> bool {
     let news = queue.last_usable.filter(|_| !queue.is_in_doubt);
     news.is_some_and(|at| now.saturating_duration_since(at) < FRESH)
 }
 
-/// Returns the pause after a refusal: the rest of the holder's lease, but at most about `recheck_after`. The default of
-/// `recheck_after` is [`LONGEST_SLEEP`].
 fn sleep_for(refusal: &Refusal) -> Duration {
     let longest = spread(refusal.recheck_after.unwrap_or(LONGEST_SLEEP));
     let left = refusal.retry_after;

@@ -9,7 +9,6 @@ use crate::ground::error::{Error, Result};
 use crate::ground::notify::{Parker, Wake};
 use crate::store::{Delivery, Store, StoreEntry, Subscription};
 
-/// The parker and the subscription of one waiting thread. Each is created when first needed.
 pub(super) struct Sleeper<'a> {
     store: &'a dyn Store,
     lock: &'a LockId,
@@ -17,7 +16,7 @@ pub(super) struct Sleeper<'a> {
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
-    /// The visitor id of a queue entry in the store. The subscription receives the messages for this entry.
+    /// The queue entry in the store for which the subscription receives messages.
     place: Option<VisitorId>,
 }
 
@@ -66,7 +65,7 @@ impl<'a> Sleeper<'a> {
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
-    /// Unsubscribes if the waiter's queue entry has changed, because messages for another entry use another channel.
+    /// Messages for another queue entry use another channel.
     pub(super) fn unsubscribe_unless_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.unsubscribe();
@@ -74,7 +73,7 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Unsubscribes. If this waiter got a message, but no usable reply since, the next listener gets the message.
+    /// If this waiter got a message, but no usable reply since, the next listener gets the message.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
             // The listener leaves its queue first, because dropping `keep` may close the connections that deliver messages.
@@ -89,7 +88,6 @@ impl<'a> Sleeper<'a> {
         }
     }
 
-    /// Sleeps until a wake-up, or until `deadline`. Fails after an interrupt or the shutdown of the client.
     pub(super) fn sleep(&mut self, deadline: Instant) -> Result<Wake> {
         let wake = match &mut self.subscription {
             Some(it) => it.registration.park(Some(deadline)),

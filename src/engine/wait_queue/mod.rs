@@ -1,7 +1,7 @@
 //! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. Any
 //! other waiter attempts only at its own deadline, or after an outage of `outage_timeout`.
 //!
-//! An unlock hands the lock off to the first waiter with one request (see `raw_lock/hand_off.rs`). Re-entries and calls
+//! An unlock hands the lock off to the first waiter with one request, see `raw_lock/hand_off.rs`. Re-entries and calls
 //! that make a single attempt, such as `try_lock`, bypass the queue.
 
 mod run;
@@ -22,15 +22,14 @@ const HELD_FOR: Duration = Duration::from_secs(1);
 /// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<O, G> {
-    /// A queue without waiters stays in the map at least until `WaitQueue::is_busy` returns false.
+    /// A queue is removed only when `WaitQueue::is_busy` returns false.
     wait_queues: Mutex<HashMap<LockId, WaitQueue<O, G>>>,
 }
 
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// True if a thread of this client probably holds the lock. The first waiter then sleeps until the unlock, or until
-    /// about a second after the last usable reply.
+    /// True if a thread of this client probably holds the lock.
     is_held_locally: bool,
     run: Run,
     /// The view without the turn, which differs among the waiters.
@@ -89,7 +88,7 @@ impl<O, G> WaitQueues<O, G> {
         wait_queues: &'a mut HashMap<LockId, WaitQueue<O, G>>,
         lock: &LockId,
     ) -> &'a mut WaitQueue<O, G> {
-        // This sweep runs only when the map has reached its capacity, so that its amortised cost is constant.
+        // Sweeping only a full map keeps the amortised cost constant.
         if wait_queues.len() == wait_queues.capacity() {
             wait_queues.retain(|_, queue| queue.is_busy());
         }
@@ -120,10 +119,9 @@ impl<O, G> WaitQueues<O, G> {
         }
     }
 
-    /// Chooses the first waiter of the queue as the successor of the calling thread, which is about to release its hold.
-    ///
-    /// Returns `None` if no waiter can be chosen, or if the client must now yield the lock to other processes. `poll_pause`
-    /// is the longest time between two polls of another process; `None` for a lock without pollers.
+    /// Chooses a successor for the calling thread, which is about to release its hold. Returns `None` if no waiter can
+    /// be chosen, or if the client must now yield the lock to other processes. `poll_pause` is the longest time between
+    /// two polls of another process, or `None` for a lock without pollers.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -148,9 +146,7 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// Notes that no thread of this client holds the lock, and wakes the first waiter of the queue. `head_start`: the time
-    /// for which the client yields the lock to other processes, and how many of their waiters were notified. After a long
-    /// run of hand-offs, the client yields the lock to pollers for `poll_pause`.
+    /// `head_start`: how long the client yields the lock to other processes, and the number of their notified waiters.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -191,7 +187,7 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// The waiter chosen for a hand-off. This waiter can leave the queue before the grant. The releaser must call
+/// The waiter chosen for a hand-off, which can leave the queue before the grant. The releaser must call
 /// [`Successor::grant`], or free the lock and call [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
@@ -205,8 +201,7 @@ impl<O, G> Successor<O, G> {
         &self.waiter.offer
     }
 
-    /// Grants the hold. Returns the hold as an error if the waiter has left. `others_wait`: waiters in other processes are
-    /// subscribed to unlock messages.
+    /// Returns the hold as an error if the waiter has left. `others_wait`: other processes have subscribed waiters.
     pub(crate) fn grant(self, grant: G, others_wait: bool) -> Result<(), G> {
         let mut wait_queues = self.wait_queues.wait_queues.lock();
         let mut state = self.waiter.state.lock();
@@ -239,9 +234,7 @@ impl<O, G> Drop for Successor<O, G> {
 pub(crate) enum Turn {
     #[default]
     Attempt,
-    /// Sleep: a thread of this client holds the lock. Its unlock hands the lock off, or wakes the first waiter.
     HeldLocally,
-    /// Sleep: the waiter is not the first of its queue.
     NotFirst,
     /// Sleep until this instant: the client yields the lock to other processes.
     Yield(Instant),
@@ -311,7 +304,7 @@ impl<O, G> QueueNode<O, G> {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// Notes a refusal. `is_usable` is false if the holder may lose its hold, because too few replicas acknowledge holds.
+    /// `is_usable` is false if the holder may lose its hold, because too few replicas acknowledge holds.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
@@ -323,14 +316,11 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Notes a refusal that this waiter received before it joined. A thread of this client may have acquired the lock since,
-    /// so `is_held_locally` is not changed.
+    /// A thread of this client may have acquired the lock since the refusal, so `is_held_locally` is not changed.
     pub(crate) fn note_refused_before_joining(&self) {
         self.note(WaitQueue::note_usable_reply);
     }
 
-    /// Notes an attempt without a usable reply. `is_undone`: the hold of the attempt was released, because too few
-    /// replicas acknowledged that hold.
     pub(crate) fn note_trouble(&self, is_undone: bool) {
         self.note(|queue| {
             queue.seen.is_in_doubt = true;
@@ -340,8 +330,7 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Leaves the queue. Returns a hold that was handed off to this waiter at the last moment. If this waiter has acquired a
-    /// shared lock, the next waiter can attempt at once.
+    /// Returns a hold that was handed off at the last moment. A shared lock does not keep the next waiter out.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
         let grant = match std::mem::replace(&mut *state, State::Left) {

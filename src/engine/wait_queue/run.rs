@@ -1,5 +1,4 @@
-//! Bounds how long the threads of one client hand a lock to each other. Then the client yields the lock to other
-//! processes for a short time.
+//! Bounds the hand-offs among the threads of one client. Then the client yields the lock to other processes.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +13,11 @@ const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 
-/// How long the client yields the lock to processes that react slowly to an unlock message, so that they can attempt.
+/// How long the client yields the lock to processes that react slowly to an unlock message.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
 /// The client keeps a polled lock for this many times the longest pause between two polls. Then the client leaves the
-/// lock free for one such pause, in which each poller of another process attempts.
+/// lock free for one longest pause, so that each poller of another process attempts.
 const POLL_PAUSES: u32 = 4;
 
 /// A run of hand-offs: the threads of one client hold a lock one after the other.
@@ -30,8 +29,8 @@ pub(super) struct Run {
     since: Option<Instant>,
     /// Until this instant the client yields the lock to other processes.
     left_until: Option<Instant>,
-    /// True if this client's last unlock notified two or more waiters of other processes. When the fastest of them unlocks,
-    /// the client yields the lock to the others.
+    /// True if this client's last unlock notified two or more waiters of other processes. When the fastest of them
+    /// unlocks, the client yields the lock once to the others.
     owes_slower_turn: bool,
 }
 
@@ -63,11 +62,10 @@ impl Run {
         self.since = self.since.filter(|_| poll_pause.is_some() && !is_over);
     }
 
-    /// Notes an unlock by another process, which was the fastest to react to this client's unlock. If slower processes were
-    /// notified too, the client now yields the lock to them once.
+    /// Notes an unlock by another process.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
-        // A message that arrives during the head start usually comes from this client's own unlock. It is ignored.
+        // A message during the head start usually comes from this client's own unlock.
         if self.owes_slower_turn && self.is_left_until(now).is_none() {
             self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);
