@@ -71,7 +71,7 @@ pub struct ActiveWait {
 
 impl ClientInner {
     pub(crate) fn activity(&self) -> Activity {
-        // A forked child must not use the mutexes. If a thread of the parent held one at the fork, it stays locked.
+        // A mutex that a thread of the parent process had locked at the fork stays locked in the child.
         if self.is_forked() {
             return Activity::default();
         }

@@ -114,7 +114,7 @@ pub use semaphore::{Permits, Semaphore};
 pub use store::{HealthWarning, Holder, LockInfo, LockKind, Severity};
 pub use survey::Locks;
 
-/// Runs the code of the README and of these pages in `docs/` as doctests. `tests/worlds` does so for `docs/worlds.md`.
+/// The README and pages of `docs/` as doctests. `tests/worlds` runs the code of `docs/worlds.md`.
 #[cfg(doctest)]
 mod documents {
     macro_rules! pages {

@@ -1,5 +1,3 @@
-//! Redlock: the lock on several independent servers.
-
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;

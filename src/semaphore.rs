@@ -226,7 +226,7 @@ macro_rules! counter_methods {
             pub fn delete(&self) -> Result<bool> {
                 let raw_lock = self.lock.raw_lock();
                 let deleted = raw_lock.count(CountStep::Delete)?;
-                // Renews at once, so that the holders of this client notice the loss before their next regular renewal.
+                // Renews now, so that the holders of this client notice the loss early.
                 raw_lock.inner.watchdog.check_now(self.name());
                 Ok(deleted == 1)
             }

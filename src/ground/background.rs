@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
-/// If a caller knows an older value, it waits at most this long for a new value.
+/// A caller with an older value waits at most this long for a new value.
 const PROMPT: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -36,8 +36,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number of the running call, for [`Background::wait`],
-    /// and a time. A caller that knows an older value should wait only until this time.
+    /// Starts `call` unless a call for `key` is running. Returns the number of the running call, and the time until
+    /// which a caller with an older value should wait.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,

@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::{sync, time};
 
-/// Growing pauses between attempts. The lengths are partly random, so that clients do not attempt at the same time.
+/// Doubling pauses between attempts. The lengths are partly random, so that clients do not attempt at the same time.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -24,7 +24,6 @@ impl Backoff {
     pub(crate) const SPIN: (Duration, Duration) =
         (Duration::from_millis(1), Duration::from_millis(128));
 
-    /// The pauses between polls of a store that sends no messages.
     pub(crate) fn of_polls() -> Backoff {
         Backoff::between(Duration::from_millis(5), Backoff::LONGEST_POLL)
     }
@@ -34,7 +33,6 @@ impl Backoff {
         about + about / 2
     }
 
-    /// The first pause is about `first`. Each later pause is about twice as long as the pause before, up to about `longest`.
     pub(crate) fn between(first: Duration, longest: Duration) -> Backoff {
         let next = first;
         Backoff { next, longest }

@@ -150,7 +150,6 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// An exclusive, reentrant lock that belongs to a thread. Clients acquire the lock in no fixed order.
     pub(crate) const PLAIN: Rules = Rules {
         visitor: VisitorId::new,
         visitor_of_part: |visitor, _| visitor.clone(),
@@ -199,8 +198,7 @@ impl Rules {
 /// The largest value of a counter, because Redisson reads a counter as an `int`.
 pub(crate) const LARGEST_COUNT: u32 = i32::MAX.unsigned_abs();
 
-/// The largest number of permits with ids in one acquisition. The limit exists because a script passes all ids to one
-/// command.
+/// Limits one acquisition, because a script passes all ids to one command.
 const MOST_IDS: u32 = 1_000;
 
 /// The length of a permit id in hexadecimal digits.
@@ -216,7 +214,7 @@ pub(crate) struct LockId {
     pub(crate) name: Arc<str>,
 }
 
-/// A hold that a client requests or has. `visitor` is the id of the hold.
+/// A hold that a client requests or has.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) kind: Kind,
@@ -225,7 +223,7 @@ pub(crate) struct Claim {
     pub(crate) visitor: VisitorId,
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
-    /// The lease that the request sets for the hold. For the client, the lease begins when it sends the request. In a
+    /// The lease that the request sets for the hold. The client counts the lease from the sending of the request. In a
     /// full release, `lease` is the longest time for which the hold can stay in the store without this release.
     pub(crate) lease: Duration,
     pub(crate) is_renewed: bool,
@@ -235,7 +233,6 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// A claim for a new hold, which is not renewed.
     pub(crate) fn new(kind: Kind, name: &Arc<str>, visitor: VisitorId, lease: Duration) -> Claim {
         Claim {
             kind,
@@ -253,7 +250,7 @@ impl Claim {
 /// In a read-write lock, a waiter without an attempt for this long counts as dead. Fair locks have other limits.
 pub(crate) const COUNTS_AS_WAITING: Duration = Duration::from_secs(3);
 
-/// How an attempt uses the queue in the store, if the kind of lock has such a queue.
+/// How an attempt uses the store's queue, which only some kinds of locks have.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Queueing {
     /// The attempt leaves no queue entry, and ignores the waiters in the queue.
@@ -261,8 +258,8 @@ pub(crate) enum Queueing {
     Barges,
     /// The attempt leaves no queue entry, and is refused if the queue has waiters.
     Tries,
-    /// The attempt belongs to a waiter. `takes_place`: the attempt adds the waiter to the store's queue. `had_place`: the
-    /// store has confirmed a queue entry of the waiter. If the waiters of a client queue locally, only the first waiter
-    /// joins the store's queue.
+    /// The attempt belongs to a waiter. If `takes_place`, the attempt adds the waiter to the store's queue. If
+    /// `had_place`, the store has confirmed a queue entry of the waiter. If the waiters of a client queue locally, only
+    /// the first waiter joins the store's queue.
     Waits { takes_place: bool, had_place: bool },
 }

@@ -28,7 +28,7 @@ pub(crate) fn drift(lease: Duration) -> Duration {
 pub(crate) struct BootInstant(NonZeroU64);
 
 impl BootInstant {
-    /// The present moment on the clock of the process. Only clients of an in-memory server use another clock.
+    /// Reads the clock of the process. Clients of an in-memory server use another clock.
     pub(crate) fn now() -> BootInstant {
         BootInstant::of_system() + ahead_of_process()
     }
@@ -41,7 +41,7 @@ impl BootInstant {
         BootInstant(NonZeroU64::new(nanos(span)).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// The time from this moment to `later`; zero if `later` is not later.
+    /// Zero if `later` is not later.
     pub(crate) fn until(self, later: BootInstant) -> Duration {
         Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))
     }
@@ -50,7 +50,6 @@ impl BootInstant {
         BootInstant::of(Duration::from_nanos(self.0.get()).saturating_sub(span))
     }
 
-    /// Rounds down to a multiple of `grid`, counted from boot. A `grid` below 1 ms counts as 1 ms.
     pub(crate) fn floor(self, grid: Duration) -> BootInstant {
         let grid = nanos(Duration::from_millis(1).max(grid));
         BootInstant::of(Duration::from_nanos(self.0.get() / grid * grid))
@@ -94,7 +93,7 @@ pub(crate) fn micros(span: Duration) -> i64 {
 /// differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offset {
-    /// The lower bound in microseconds; `most` is the upper bound.
+    /// The lower bound, in microseconds.
     least: i64,
     most: i64,
     /// The moment from which the bounds widen.
@@ -102,8 +101,7 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// Calculates the bounds from one request and its reply. The reply contains the server's time `now`, in microseconds.
-    /// `sent` and `received` are readings of this client's clock.
+    /// `now` is the server's time in microseconds, from the reply to a request.
     pub(crate) fn told(now: i64, sent: BootInstant, received: BootInstant) -> Offset {
         Offset {
             least: now.saturating_sub(received.as_micros()),
@@ -112,11 +110,11 @@ impl Offset {
         }
     }
 
-    /// Returns the expiry of a request that should arrive by `at`. The expiry is a time in microseconds on the server's
-    /// clock. The request contains it, and the server refuses the request after this time.
+    /// Returns the expiry of a request that should arrive by `at`. After this time on the server's clock, in
+    /// microseconds, the server refuses the request.
     ///
-    /// The server refuses a request that arrives after `at + slack` plus the clock drift during `slack`. It accepts a
-    /// request that arrives by `at`, unless the bounds of the offset are more than `slack` apart.
+    /// The server refuses a request that arrives after `at + slack` plus the clock drift during `slack`. The server
+    /// accepts a request that arrives by `at`, unless the bounds of the offset are more than `slack` apart.
     pub(crate) fn expiry(self, at: BootInstant, slack: Duration) -> i64 {
         let most = self.most.saturating_add(self.aged(at));
         let most = at.as_micros().saturating_add(most);
@@ -153,20 +151,17 @@ pub(crate) struct ClockPair {
 }
 
 impl ClockPair {
-    /// Converts `moment`. If `moment` is earlier than `self.moment`, returns `self.instant`.
     pub(crate) fn instant_of(self, moment: BootInstant) -> Instant {
         let left = self.moment.until(moment);
         self.instant.checked_add(left).unwrap_or(self.instant)
     }
 
-    /// Converts `instant`. If `instant` is earlier than `self.instant`, returns `self.moment`.
     pub(crate) fn moment_of(self, instant: Instant) -> BootInstant {
         self.moment + instant.saturating_duration_since(self.instant)
     }
 }
 
-/// The clock of a client's holds: the clock of the process, or the clock of an in-memory server. A test can set both clocks
-/// ahead.
+/// The clock of a client's holds: of the process, or of an in-memory server. A test can set both clocks ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     clock: Option<Arc<MovableClock>>,
@@ -209,8 +204,7 @@ impl Timeline {
 
     pub(crate) fn read(&self) -> ClockPair {
         ClockPair {
-            // `ahead` is read first. If a test advances the clock during this function, `was_moved_since` detects the
-            // advance.
+            // `ahead` is read first, so that `was_moved_since` detects an advance during this function.
             ahead: self.ahead(),
             moment: self.now(),
             instant: time::now(),
@@ -264,7 +258,6 @@ impl ClockListener for crate::ground::notify::Notifier {
     }
 }
 
-/// How far ahead a test has set the clock of the process, in ms.
 #[cfg(feature = "test-util")]
 static AHEAD_MS: AtomicU64 = AtomicU64::new(0);
 
@@ -277,7 +270,6 @@ pub(crate) fn advance_process(by: Duration) {
 fn add(ahead: &AtomicU64, by: Duration) {
     let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
     let add = |ahead: u64| Some(ahead.saturating_add(by));
-    // `fetch_update` never fails here, because `add` always returns `Some`.
     let _ = ahead.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add);
 }
 

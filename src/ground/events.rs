@@ -1,5 +1,4 @@
-//! The events and spans of the feature `tracing`, with the target `redlatch`. Each acquisition, each wait for a latch
-//! and each hold has a span. Without the feature, these functions do nothing.
+//! The events and spans of the feature `tracing`. Without the feature, these functions do nothing.
 //!
 //! A `tracing` subscriber is user code, so its panics are caught.
 
@@ -48,13 +47,12 @@ events! {
     warn long_hold(lock, thread, seconds) "a lock has been held for a long time";
 }
 
-/// Returns `None` if `tell` panics.
 #[cfg(feature = "tracing")]
 fn contain<T>(tell: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)).ok()
 }
 
-/// The span of a wait. The thread is in the span until this value is dropped.
+/// The thread is in the span until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitSpan {
     #[cfg(feature = "tracing")]
@@ -118,7 +116,6 @@ impl WaitSpan {
     pub(crate) fn tell(&self, _: &WaitOutcome<'_>) {}
 }
 
-/// The span of a hold. The span closes when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct HoldSpan {
     #[cfg(feature = "tracing")]
@@ -133,7 +130,7 @@ impl Drop for HoldSpan {
 }
 
 impl HoldSpan {
-    /// Exits the span of the wait, and opens a span of the hold with the same parent.
+    /// Exits the span of the wait first, so that the new span has the same parent.
     #[cfg(feature = "tracing")]
     pub(crate) fn behind(
         mut wait: WaitSpan,

@@ -1,4 +1,4 @@
-//! The work of a guarded write. The server checks a hold or a fencing token, and executes the work in the same step.
+//! The work of a guarded write. In one atomic step, the server checks a hold or a fencing token, and executes the work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -118,7 +118,6 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The work of a guarded write. The server executes the work only if its check of the hold or the fencing token succeeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work<'a> {
     Commands(&'a Batch),

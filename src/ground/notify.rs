@@ -36,12 +36,11 @@ pub(crate) struct Parker {
 
 #[derive(Debug, Default)]
 struct Parked {
-    /// The permit: [`Wake::Permit`] or [`Wake::Look`].
+    /// Either [`Wake::Permit`] or [`Wake::Look`].
     permit: Option<Wake>,
     /// One bit for each source that has sent a message since messages last gave a permit.
     notified_by: u64,
-    /// A source in a group gives a permit only together with other sources of the group. A source outside of all groups
-    /// gives a permit with one message.
+    /// One message from a source outside of all groups gives a permit.
     groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,
@@ -55,7 +54,6 @@ struct SourceGroup {
 }
 
 impl Parker {
-    /// Sleeps until this parker has a permit, is interrupted or is closed, or until `deadline` passes. Consumes the permit.
     pub(crate) fn park(&self, deadline: Option<Instant>) -> Wake {
         let mut state = self.state.lock();
         loop {
@@ -87,8 +85,7 @@ impl Parker {
         state.groups.push(SourceGroup { sources, needed });
     }
 
-    /// Notes a message of a source. If the messages so far are enough, gives the thread `permit`. Returns false if the
-    /// thread already had a permit or an unused message of this source.
+    /// Returns false if the thread already had a permit or an unused message of this source.
     fn note_message(&self, source: u32, permit: Wake) -> bool {
         let mut state = self.state.lock();
         let bit = 1 << source.min(LAST_SOURCE);
@@ -108,7 +105,6 @@ impl Parker {
         true
     }
 
-    /// Makes the waiter attempt to acquire the lock, although no message arrived.
     pub(crate) fn give_permit(&self) {
         self.pass(Wake::Look);
     }
@@ -178,7 +174,6 @@ impl Inner {
 }
 
 impl Notifier {
-    /// Makes a parker that wakes when the client is closed.
     pub(crate) fn parker(&self) -> Arc<Parker> {
         let parker = Arc::new(Parker::default());
         let mut inner = self.inner.lock();
@@ -186,8 +181,7 @@ impl Notifier {
         parker
     }
 
-    /// Puts `parker` at the end of the queue of `channel`, until the returned registration is dropped. `source` is the
-    /// number of this queue among the parker's queues.
+    /// The waiter stays in the queue of `channel` until the returned registration is dropped.
     pub(crate) fn join(
         self: &Arc<Self>,
         source: u32,
@@ -215,9 +209,8 @@ impl Notifier {
         }
     }
 
-    /// Delivers a message to the first `most` waiters of `channel`. Skips waiters that already have a permit, or an unused
-    /// message of this channel. A waiter that listens to several channels may need further messages for a permit. Returns
-    /// how many waiters received the message.
+    /// Delivers a message to the first `most` waiters that have neither a permit nor an unused message of `channel`.
+    /// Returns how many waiters received the message.
     pub(crate) fn release(&self, channel: &str, most: usize) -> usize {
         self.hand_out(channel, most, Wake::Permit)
     }
@@ -234,8 +227,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// The number of waiters of `channel` with a source number above 0. Such a waiter waits for a multi-lock or a
-    /// Redlock. So it is not in the client's wait queue for the lock of `channel`.
+    /// A waiter with a source number above 0 waits for a multi-lock or a Redlock. So the waiter is not in the client's
+    /// wait queue for the lock of `channel`.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
@@ -250,7 +243,6 @@ impl Notifier {
         }
     }
 
-    /// Ends every wait, present and future.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();
         inner.closed = true;
@@ -260,7 +252,6 @@ impl Notifier {
     }
 }
 
-/// An entry in the queue of a channel.
 #[derive(Debug)]
 pub(crate) struct Registration {
     notifier: Arc<Notifier>,

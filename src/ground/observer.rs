@@ -174,7 +174,6 @@ impl Observed {
         if !self.is_heard() {
             return;
         }
-        // The observer and the recorder are user code, so their panics are caught.
         drop(catch_unwind(AssertUnwindSafe(|| {
             let event = event();
             if let Some(observer) = &self.0 {

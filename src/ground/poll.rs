@@ -9,7 +9,7 @@ use crate::ground::time;
 
 pub(crate) type Source<'a> = BorrowedFd<'a>;
 
-/// One entry for each source, in the order of the sources: whether the source is readable or closed.
+/// One entry for each source, in the order of the sources: true if the source is readable or closed.
 pub(crate) type Readable = SmallVec<[bool; 8]>;
 
 /// Waits until at least one of `sources` is readable or closed. Returns `None` at `deadline`.

@@ -7,7 +7,6 @@ use forkguard::atfork::Guard;
 static FIRST: LazyLock<Option<(Guard, u32)>> =
     LazyLock::new(|| Some((Guard::try_new().ok()?, process::id())));
 
-/// Returns the id of this process, also in a forked child.
 pub(crate) fn id() -> u32 {
     match &*FIRST {
         Some((guard, id)) if !guard.clone().detected_fork() => *id,

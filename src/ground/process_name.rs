@@ -7,7 +7,7 @@ pub(crate) fn of_client(client: &str) -> String {
     format!("redlatch:{client}:{}", pid_at_host())
 }
 
-/// Parses a name that [`of_client`] made. Returns the uuid of the client, the process id and the host.
+/// Returns the uuid of the client, the process id and the host.
 pub(crate) fn of_connection(name: &str) -> Option<(&str, u32, &str)> {
     let (client, process) = name.strip_prefix("redlatch:")?.split_once(':')?;
     let (pid, host) = process.split_once('@')?;

@@ -1,7 +1,5 @@
-//! Mutexes, condition variables, sleeps and threads.
-//!
-//! The wait queue, the notifier and the timer synchronise only with these types and functions. So `tests/shuttle` can
-//! replace this module with a scheduler that tries many interleavings.
+//! The wait queue, the notifier and the timer synchronise only with this module. So `tests/shuttle` can replace the
+//! module with a scheduler that tries many interleavings.
 
 use std::io;
 use std::thread;
@@ -12,8 +10,7 @@ use crate::ground::time;
 pub(crate) use parking_lot::MutexGuard;
 pub(crate) use std::thread::JoinHandle;
 
-/// The mutex of the library. A panic does not poison the mutex. Only user code may panic, and no user code runs while
-/// the mutex is locked.
+/// A panic does not poison the mutex. Only user code may panic, and no user code runs while the mutex is locked.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
@@ -39,8 +36,7 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits for a notification until `deadline`, or without a limit if `deadline` is `None`. May return without a
-    /// notification.
+    /// If `deadline` is `None`, waits without a limit. The wait may end without a notification.
     pub(crate) fn wait<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,

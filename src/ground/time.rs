@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-/// The present time of the clock that deadlines and sleeps use.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

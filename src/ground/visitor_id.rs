@@ -54,7 +54,6 @@ impl VisitorId {
         VisitorId::of_field(format!("{permits}*{}", self.field))
     }
 
-    /// The ids of `permits` permits in one text. Each id is a random UUID, as 32 hexadecimal digits.
     pub(super) fn of_ids(permits: u32) -> VisitorId {
         let ids = (0..permits).map(|_| random::uuid().simple().to_string());
         VisitorId::of_field(ids.collect::<String>())

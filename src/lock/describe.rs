@@ -75,7 +75,7 @@ impl Lock {
         }
     }
 
-    /// Returns `visitor`; for the short form of a token, the full token, or `None` if no holder has such a token.
+    /// Expands the short form of a token; `None` if no holder has the token. Other ids are returned unchanged.
     fn whole(&self, visitor: &str) -> Result<Option<VisitorId>> {
         self.is_one()?;
         let is_token = self.raw_lock.key.lock.kind.rules().form == Form::Text;

@@ -16,7 +16,6 @@ pub(crate) const ALLOWED: [&str; 12] = [
     "EXPLAIN", "DESCRIBE", "DESC",
 ];
 
-/// Returns the first word of a statement in upper case. Leading comments and `(` are skipped.
 pub(crate) fn first_word(statement: &str) -> Option<String> {
     let mut rest = statement;
     loop {

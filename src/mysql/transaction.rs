@@ -284,7 +284,7 @@ impl Drop for Pin<'_> {
                 Err(error) => events::unlock_failed(&self.hold.name, &error),
             }
         }
-        // The hold was not renewed during the transaction, so the watchdog renews it now.
+        // The hold was not renewed during the transaction.
         inner.watchdog.check_now(&self.hold.name);
     }
 }

@@ -211,7 +211,7 @@ impl Versioned {
     }
 }
 
-/// Turns the errors of a locked row or table into `None`. After these errors nothing was changed.
+/// Returns `None` if the row or the table was locked. In this case nothing was changed.
 fn unless_busy<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(Error::Database(

@@ -1,4 +1,4 @@
-//! The macro that defines each error with its fields, its name, the lock and server that it concerns, and its text.
+//! The macro that defines an error: the fields, the name, the lock and server concerned, and the text.
 
 macro_rules! errors {
     (

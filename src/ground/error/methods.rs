@@ -6,7 +6,6 @@ use super::{Error, Reason};
 use crate::ground::claim::VisitorId;
 
 impl Error {
-    /// The error of a call on a database lock, if a transaction of the calling thread has locked the lock's row.
     pub(crate) fn in_its_transaction(lock: &Arc<str>) -> Error {
         let reason = "a transaction of this thread has locked its row, so the call would wait for itself; lock and \
             unlock before or after Guard::transaction, not inside";

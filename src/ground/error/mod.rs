@@ -1,4 +1,4 @@
-//! The errors. Each text names the cause. It also names the lock, the node and the remedy, if there are any.
+//! The errors. Each text names the cause and, if known, the lock, the server and the remedy.
 
 #[cfg(feature = "mysql")]
 pub(crate) mod database;

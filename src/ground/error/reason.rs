@@ -1,5 +1,3 @@
-//! The reason of an error: a text, and the I/O error, if any.
-
 use std::fmt;
 use std::io;
 use std::ops::Deref;

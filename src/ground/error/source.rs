@@ -41,7 +41,7 @@ impl fmt::Display for Missing<'_> {
     }
 }
 
-/// Prints a colon and the reason. Omits the text of the source, because `Debug` prints the source too.
+/// Prints the reason without the text of the source, because `Debug` prints the source too.
 pub(super) struct ReasonText<'a>(pub(super) &'a str, pub(super) &'a Option<IoSource>);
 
 impl fmt::Display for ReasonText<'_> {
