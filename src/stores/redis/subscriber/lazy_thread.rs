@@ -3,7 +3,6 @@ use std::thread;
 use crate::ground::events;
 use crate::ground::sync::{self, JoinHandle, Mutex};
 
-/// A thread that is started when it is first needed.
 #[derive(Default)]
 pub(in crate::stores::redis) struct LazyThread(Mutex<Option<JoinHandle<()>>>);
 

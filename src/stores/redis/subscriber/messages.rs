@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Handles the end of a sharded subscription. If this client did not request the end, the slot has moved.
+    /// If this client did not request the end of a sharded subscription, the slot has moved.
     fn unsubscribed(&self, channel: &str) {
         let is_moved = forget(self.state.lock().channels.get_mut(channel));
         if is_moved {
@@ -52,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// Handles a refused subscription. If the error names a slot, the slot has moved.
+    /// If the error names a slot, the slot has moved.
     pub(super) fn refused(&self, text: &str) {
         if self.on_move.is_none() {
             return;
@@ -62,8 +62,7 @@ impl Shared {
         let refused: Vec<Arc<str>> = {
             let mut state = self.state.lock();
             let channels = state.channels.iter_mut().filter(|(name, entry)| {
-                // An error without a slot does not say which subscription was refused, so all unconfirmed subscriptions
-                // count as refused.
+                // An error without a slot does not name the channel, so all unconfirmed subscriptions count as refused.
                 slot.map_or(!entry.is_live, |slot| keys::slot(name) == slot)
             });
             channels
@@ -75,7 +74,6 @@ impl Shared {
         }
     }
 
-    /// Wakes the waiters of channels that have moved. Their next request finds the new server.
     fn moved<'a>(&self, channels: impl IntoIterator<Item = &'a str>) {
         if let Some(on_move) = &self.on_move {
             on_move();
@@ -85,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// Unsubscribes from channels that had no waiter for a while. Returns whether any channel is left.
+    /// Returns whether any channel is left.
     pub(super) fn sweep(&self, state: &mut State) -> bool {
         let idle: Vec<Arc<str>> = state
             .channels
@@ -93,8 +91,7 @@ impl Shared {
             .filter(|(_, channel)| {
                 channel.waiters == 0
                     && channel.idle_since.is_none_or(|since| {
-                        // An unconfirmed subscription is kept longer. Its late confirmation must not be treated as the
-                        // confirmation of a later subscription.
+                        // An unconfirmed subscription is kept longer, for the reason in `Interest::drop`.
                         let is_settled = channel.was_asked == channel.is_live;
                         time::since(since) >= if is_settled { LINGER } else { LINGER * 10 }
                     })
@@ -131,7 +128,7 @@ fn woken_by(channel: &str, words: &str) -> usize {
     wakes.map_or(1, |wakes| wakes(words))
 }
 
-/// Marks a channel as not subscribed. Returns whether a SUBSCRIBE for the channel had been sent.
+/// Returns whether a SUBSCRIBE for the channel had been sent.
 fn forget(entry: Option<&mut Channel>) -> bool {
     entry.is_some_and(|entry| {
         entry.is_live = false;

@@ -5,8 +5,7 @@
 //!
 //! The thread of a new waiter sends the SUBSCRIBE for its channel. After a reconnect, the subscriber's thread
 //! subscribes to all channels that have waiters. When a subscription is confirmed, all waiters of the channel try
-//! again, because messages before the confirmation were not received. If the server does not answer PING in time, the
-//! thread reconnects.
+//! again, because messages before the confirmation were not received.
 
 mod lazy_thread;
 mod messages;
@@ -78,7 +77,7 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // When the master changes, ends the connection: the former master may run on, but sends no more unlock messages.
+        // A former master may run on, but sends no more unlock messages. So a new master ends the connection.
         let weak = Arc::downgrade(&shared);
         shared.connector.master().on_change.add(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -91,8 +90,9 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to `channel`, at least until the returned `Interest` is dropped. Also returns whether the subscription is
-    /// active already. If `lingers` is false, no other waiter uses the channel, so the drop unsubscribes at once.
+    /// Subscribes to `channel`, at least until the returned `Interest` is dropped. Also returns whether the
+    /// subscription is active already. If `lingers` is false, no other waiter uses the channel, so the drop
+    /// unsubscribes at once.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);
@@ -132,7 +132,6 @@ impl Subscriber {
         state.channels.get(channel).is_some_and(|it| it.is_live)
     }
 
-    /// Whether there are waiters, but no connection.
     pub(super) fn is_down(&self) -> bool {
         let state = self.shared.state.lock();
         let mut channels = state.channels.values();
@@ -144,7 +143,7 @@ impl Subscriber {
         self.thread.join();
     }
 
-    /// Asks the thread to end, but does not wait for its end.
+    /// Does not wait for the end of the thread.
     pub(super) fn dismiss(&self) {
         self.shared.state.lock().is_closed = true;
         self.shared.hang_up();
@@ -179,7 +178,6 @@ impl Drop for Interest {
 }
 
 impl Shared {
-    /// Sends SUBSCRIBE for a channel, unless this was done on the current connection.
     fn ask_for(&self, channel: &Arc<str>, entry: &mut Channel, writer: Option<&mut Writer>) {
         if !entry.was_asked
             && let Some(writer) = writer
@@ -198,8 +196,7 @@ impl Shared {
         self.packed(commands, channels)
     }
 
-    /// Encodes one command per channel. The server may refuse single channels, because a slot has moved or the user lacks
-    /// the right.
+    /// Each channel has its own command, because the server may refuse single channels.
     fn packed<'a>(
         &self,
         [plain, sharded]: [redis::Cmd; 2],
@@ -215,7 +212,7 @@ impl Shared {
         packed
     }
 
-    /// Ends the current connection. The thread then reconnects.
+    /// The thread then reconnects.
     fn hang_up(&self) {
         if let Some(writer) = &self.state.lock().writer {
             writer.shut_down();

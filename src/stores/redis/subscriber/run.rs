@@ -9,7 +9,6 @@ use crate::stores::redis::transport::{CallError, Connection, encode};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(10);
 
-/// After this long without a message, the connection is checked with PING.
 const PING_AFTER: Duration = Duration::from_secs(5);
 
 const PONG_WITHIN: Duration = Duration::from_secs(2);
@@ -37,7 +36,7 @@ impl Shared {
                 metrics::subscriber_failed();
             }
             self.disconnect();
-            // A short connection does not reset the backoff, because a middlebox may end each connection that subscribes.
+            // A middlebox may end each connection that subscribes, so a short connection does not reset the backoff.
             if is_connected && time::since(begun) >= LASTING {
                 backoff = Backoff::default();
             } else {
@@ -46,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until `end`. A new waiter does not end the sleep, because the waiter polls until it is subscribed.
+    /// A new waiter does not end the sleep, because the waiter polls until it is subscribed.
     fn pause_until(&self, end: Instant) {
         let mut state = self.state.lock();
         while !state.is_closed && time::now() < end {
@@ -54,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// Sleeps until a channel has a waiter. Returns `false` when the client is closed.
+    /// Returns `false` when the client is closed.
     fn until_wanted(&self) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -69,7 +68,6 @@ impl Shared {
         }
     }
 
-    /// Connects, and subscribes to all known channels.
     pub(super) fn connect(&self) -> Result<Connection, String> {
         let deadline = time::now() + self.command_timeout;
         let connection = self.connector.connect(deadline);
@@ -103,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Reads until the connection ends or no channel is left. The `Err` is the reason for the end.
+    /// Returns `Ok` if no channel is left, or if the client is closed.
     pub(super) fn listen(&self, connection: &mut Connection) -> Result<(), String> {
         let mut pinged = false;
         let mut deadline = time::now() + PING_AFTER;
@@ -157,7 +155,6 @@ impl Shared {
         }
     }
 
-    /// Returns whether unsent bytes are left.
     fn flush(&self) -> std::io::Result<bool> {
         match &mut self.state.lock().writer {
             Some(writer) => writer.flush().map(|()| writer.has_rest()),

@@ -23,7 +23,6 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// Runs `talk` on a connection to the node of this lock.
     pub(crate) fn with<T>(
         &self,
         lock: &str,
@@ -36,7 +35,7 @@ impl Topology {
         }
     }
 
-    /// Runs `talk` on every master, each with an equal share of the time. Returns the results with the names of the nodes.
+    /// Runs `talk` on every master, each with an equal share of the time.
     pub(crate) fn each<T>(
         &self,
         deadline: Instant,
@@ -51,8 +50,7 @@ impl Topology {
         }
     }
 
-    /// Runs `talk` on the first master that is not in `done`. Returns the name of this master with the result, or `None` if
-    /// all masters are in `done`. If `begins`, refreshes the slot map of a Cluster first.
+    /// Runs `talk` on the first master that is not in `done`. If `begins`, refreshes the slot map of a Cluster first.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],
@@ -100,7 +98,6 @@ impl Topology {
         }
     }
 
-    /// Opens the connection for renewals to the node of this lock, unless it is open.
     pub(crate) fn prepare_renewal(&self, lock: &str, deadline: Instant) {
         match self {
             Topology::One(node) => node.prepare_renewal(deadline),
@@ -119,8 +116,7 @@ impl Topology {
         }
     }
 
-    /// Subscribes to `channel` until the returned value is dropped, or for a few seconds more if `lingers`. Also returns
-    /// whether the subscription is active already.
+    /// Subscribes until the returned value is dropped. Also returns whether the subscription is active already.
     pub(crate) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Box<dyn Send>, bool) {
         match self {
             Topology::One(node) => {
@@ -134,7 +130,6 @@ impl Topology {
         }
     }
 
-    /// Calls `hook` whenever another server has become a master.
     pub(crate) fn on_takeover(&self, hook: Hook) {
         match self {
             Topology::One(node) => node.pool.connector.master().on_takeover.add(hook),
@@ -163,7 +158,7 @@ impl Topology {
     }
 }
 
-/// A check reports at most this many unreachable replicas, and then stops.
+/// A check stops after this many unreachable replicas.
 const MOST_NAMED: usize = 6;
 
 fn unreachable_replicas(replicas: &[Address], deadline: Instant) -> Vec<HealthWarning> {

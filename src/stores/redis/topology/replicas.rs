@@ -1,7 +1,7 @@
 //! A master and its replicas at fixed addresses. `ROLE` says which server is the master.
 //!
-//! Two servers may both report the role master, for example if an old master comes back after a failover. In that case the
-//! server with replicas is used. Only Sentinel can decide such cases reliably.
+//! Two servers may both report the role master, for example if an old master comes back after a failover. In this case
+//! the server with replicas is used. Only Sentinel can decide reliably which server is the master.
 
 use std::time::Instant;
 
@@ -23,8 +23,7 @@ impl Replicas {
         }
     }
 
-    /// Queries one server after another until a master with replicas is found. Returns the connection to this master. If no
-    /// master has replicas, returns the connection to the master with the highest replication offset.
+    /// Connects to the first master with replicas, otherwise to the master with the highest replication offset.
     fn search(
         &self,
         known: Option<&Address>,
@@ -52,7 +51,7 @@ impl Replicas {
                     let said = format!("{} is {role}", address.node);
                     fault.get_or_insert(CallError::NotSent(said.into()));
                 }
-                // An error such as a wrong password replaces other errors, because no retry cures a wrong password.
+                // A retry does not cure an error such as a wrong password, so this error replaces other errors.
                 Err(refusal @ (CallError::Server(_) | CallError::Untrusted(_))) => {
                     fault = Some(refusal)
                 }
@@ -88,8 +87,7 @@ impl Connector for Replicas {
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let (address, mut connection) = match still {
-            // Only a master with replicas is used without a search. A master without replicas may be an old one that came
-            // back after a failover.
+            // A master without replicas may be an old master that came back, so `search` decides.
             Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => {
                 (address, connection)
             }

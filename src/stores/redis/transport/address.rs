@@ -23,9 +23,7 @@ const USER_ALONE: &str = "it names a user without a password; for the default us
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) place: ConnectionAddr,
-    /// The user, the password, and the database.
     pub(super) settings: RedisConnectionInfo,
-    /// Returns the user and the password for each connection.
     pub(super) provider: Option<Arc<CredentialsProvider>>,
     /// The server's name in error messages. It contains no password.
     pub(crate) node: Arc<str>,
@@ -37,10 +35,9 @@ pub(crate) struct Address {
     pub(super) expected_id: Option<ServerId>,
     /// `None` for a connection without TLS.
     pub(super) peer: Option<Peer>,
-    /// Whether the server is a sentinel. Sentinels lack commands such as `TIME`.
+    /// Sentinels lack commands such as `TIME`.
     pub(super) is_sentinel: bool,
-    /// While false, each handshake sends `HELLO` to detect a cluster node. A successful handshake sets it to true. It is
-    /// always true if cluster nodes are allowed.
+    /// While false, each handshake sends `HELLO` to detect a cluster node. Always true if cluster nodes are allowed.
     pub(super) is_mode_known: Arc<AtomicBool>,
     pub(super) connection_name: Arc<str>,
     pub(super) traffic: Arc<ConnectionCounter>,
@@ -58,7 +55,7 @@ impl Address {
         tls_config: &TlsConfig,
     ) -> Result<Address> {
         let invalid = |reason: &str| Error::config("the Redis URL", reason);
-        // The `redis` crate is built without TLS and refuses the schemes `rediss` and `valkeys`. So it gets the scheme `redis`.
+        // The `redis` crate is built without TLS, and refuses the schemes `rediss` and `valkeys`.
         let plain = match url.split_once(':') {
             Some((scheme, rest)) if is_tls(scheme) => Some(format!("redis:{rest}")),
             _ => None,
@@ -134,7 +131,6 @@ impl Address {
         }
     }
 
-    /// Returns the address of another server, with the user, database and TLS settings of `self`.
     pub(crate) fn at_host(&self, host: &str, port: u16) -> Address {
         let place = ConnectionAddr::Tcp(host.to_owned(), port);
         Address {
@@ -155,7 +151,6 @@ impl Address {
         self
     }
 
-    /// Converts the address of a sentinel into settings for its master. The master has its own user and database.
     pub(crate) fn for_master(
         mut self,
         credentials: Option<&Credentials>,
@@ -167,7 +162,7 @@ impl Address {
         self
     }
 
-    /// Sets TLS, or removes it for `None`. If a server has an IP address, its certificate may name a host of `others`.
+    /// A server with an IP address may have a certificate for a host of `others`.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,
@@ -231,8 +226,7 @@ fn settings_of(credentials: Option<&Credentials>, database: i64) -> RedisConnect
     }
 }
 
-/// Returns the error in a URL that the `redis` crate accepts, such as an unknown option or a negative database. The error
-/// text contains no part of the URL, because any part may be a secret.
+/// Finds errors in URLs that the `redis` crate accepts. The text omits the URL, because any part may be a secret.
 fn error_in(url: &str) -> Option<&'static str> {
     let url = redis::parse_redis_url(url)?;
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());

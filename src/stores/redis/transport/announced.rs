@@ -33,7 +33,7 @@ impl PartialEq for Announced {
     }
 }
 
-/// The user function `map_address`. The function may block, so it runs on its own thread.
+/// The user function `map_address` may block, so it runs on its own thread.
 #[derive(Clone)]
 pub(crate) struct Mapper {
     map: Arc<Map>,
@@ -71,7 +71,6 @@ impl Mapper {
 }
 
 impl Address {
-    /// Returns the address to connect to. `map_address` may have replaced the announced host and port.
     pub(super) fn target(&self, deadline: Instant) -> Result<Address, CallError> {
         let mut target = self.clone();
         if let (Some(announced), Some(mapper), ConnectionAddr::Tcp(host, port)) =
@@ -88,7 +87,6 @@ impl Address {
         Ok(target)
     }
 
-    /// Adds to a connection error which server announced the address, and the result of `map_address` or advice to map.
     pub(super) fn with_origin(&self, fault: CallError, target: &Address) -> CallError {
         let Some(Announced { by, .. }) = &self.announced else {
             return fault;

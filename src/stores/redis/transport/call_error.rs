@@ -9,9 +9,9 @@ use crate::stores::redis::transport::reply_text::plain;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// The request was certainly not executed, or it was a query, which changes nothing.
+    /// The request was certainly not executed, or was a query.
     NotSent(Reason),
-    /// All connections of the pool were in use until the deadline, so nothing was sent. The value is the size of the pool.
+    /// All connections of the pool were in use until the deadline. The value is the size of the pool.
     Exhausted(u32),
     /// The request was sent and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
@@ -26,8 +26,7 @@ pub(crate) enum CallError {
 
 pub(crate) const EXHAUSTED: &str = "all connections of the pool were in use until the deadline";
 
-/// The code of errors about wrong settings, such as a cluster node opened as a single server. The client generates these
-/// errors.
+/// The code of client-generated errors about wrong settings, such as a cluster node opened as a single server.
 pub(crate) const WRONG_KIND: &str = "WRONGKIND ";
 
 impl CallError {
@@ -55,7 +54,7 @@ impl CallError {
         }
     }
 
-    /// Converts the failure of a query. A query changes nothing, so its `NoReply` becomes `NotSent`.
+    /// A query changes nothing, so its `NoReply` becomes `NotSent`.
     pub(crate) fn of_query(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(reason),
@@ -63,7 +62,7 @@ impl CallError {
         }
     }
 
-    /// Converts an error reply that a proxy generated. The texts are those of Envoy.
+    /// The texts are error replies of the proxy Envoy.
     pub(crate) fn of_a_proxy(self) -> CallError {
         match self {
             // Envoy got no reply from the server, which may have executed the request.
@@ -77,7 +76,7 @@ impl CallError {
         }
     }
 
-    /// `EVAL` never returns `NOSCRIPT`, so such a reply belongs to an earlier `EVALSHA`.
+    /// `EVAL` never returns `NOSCRIPT`, so the reply belongs to an earlier `EVALSHA`.
     pub(crate) fn of_eval(self) -> CallError {
         match self {
             CallError::Server(text) if text.starts_with("NOSCRIPT") => {
@@ -111,7 +110,6 @@ impl CallError {
         matches!(self, CallError::NoReply { timed_out, .. } if *timed_out)
     }
 
-    /// Whether a limit prevents a new connection: the number of open files, or `maxclients` of the server.
     pub(crate) fn is_at_limit(&self) -> bool {
         let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         match self {
@@ -121,19 +119,17 @@ impl CallError {
         }
     }
 
-    /// Whether a server sent an error reply, or accepted the connection and then closed it.
     pub(crate) fn is_of_a_server(&self) -> bool {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
-    /// Whether a test dropped the reply on purpose. The test would also drop the reply to a retry, so a retry is useless.
+    /// The test also drops the reply to a retry, so a retry is useless.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_lost_by_a_test(&self) -> bool {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
     }
 
-    /// Whether the server closed the connection without a reply. A server at `maxclients` always does this to TLS
-    /// connections, and sometimes to plain ones.
+    /// A server at `maxclients` always closes TLS connections without a reply, and sometimes plain connections.
     pub(crate) fn is_hang_up(&self) -> bool {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         const KINDS: [ErrorKind; 4] = [
@@ -145,7 +141,7 @@ impl CallError {
         matches!(self, CallError::NotSent(reason) if reason.io_kind().is_some_and(|it| KINDS.contains(&it)))
     }
 
-    /// Returns the reason to show to users. Removes the position in the script and the code `TRYAGAIN` from an error reply.
+    /// Returns the reason to show to users.
     pub(crate) fn into_reason(self) -> Reason {
         match self {
             CallError::NotSent(reason)
@@ -167,15 +163,14 @@ impl CallError {
         }
     }
 
-    /// Stores this error if `kept` is empty. Error replies and TLS failures replace a stored error.
     pub(crate) fn keep_in(self, kept: &mut Option<CallError>) {
         if kept.is_none() || matches!(self, CallError::Server(_) | CallError::Untrusted(_)) {
             *kept = Some(self);
         }
     }
 
-    /// Adds the name of the node to the reason. `is_passing` tests the first word of an error reply, which is now the name.
-    /// So an error reply that passed this test becomes `NotSent`.
+    /// `is_passing` tests the first word of an error reply. The name of the node hides this word, so an error reply
+    /// that passed the test becomes `NotSent`.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -6,7 +6,7 @@ use crate::store::HealthWarning;
 use crate::stores::redis::transport::{CallError, Connection, KnownMaster};
 
 pub(crate) trait Connector: Send + Sync {
-    /// Connects to the current master. Sets `Connection::generation`; connections to former masters have other values.
+    /// Connects to the current master, and sets `Connection::generation`.
     fn connect(&self, deadline: Instant) -> Result<Connection, CallError>;
 
     fn master(&self) -> &KnownMaster;

@@ -20,8 +20,7 @@ type Ask<T> = dyn Fn() -> Result<T, String> + Send + Sync;
 
 pub(crate) type CredentialsProvider = Provider<Credentials>;
 
-/// The user function `ask` may block, so it runs on its own thread. Connections that are opened during a call share its
-/// result, so there is at most one such thread.
+/// The user function `ask` may block, so it runs on its own thread. Concurrent callers share one call of `ask`.
 pub(crate) struct Provider<T> {
     /// The name of the returned value in error messages.
     what: &'static str,
@@ -42,7 +41,6 @@ impl<T: Clone + Default + Send + 'static> Provider<T> {
         }
     }
 
-    /// Calls the user function, or waits for a call that is already running.
     pub(crate) fn get(&self, deadline: Instant) -> Result<T, CallError> {
         let what = self.what;
         let ask = Arc::clone(&self.ask);

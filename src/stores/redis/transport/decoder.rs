@@ -1,8 +1,8 @@
 //! Reads replies from a stream by a deadline.
 //!
-//! The decoder finds the end of each reply. It parses integers itself, and leaves other replies to the parser of the `redis`
-//! crate. That parser does not read the stream itself, for three reasons. It would zero a buffer of 8 KiB before each read. It would
-//! hide whether bytes follow a reply. It is four times slower for an integer.
+//! The decoder finds the end of each reply. It parses integers itself, and leaves other replies to the parser of the
+//! `redis` crate. That parser does not read the stream itself, for three reasons. It would zero a buffer of 8 KiB
+//! before each read. It would hide whether bytes follow a reply. It is four times slower for an integer.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::stores::redis::transport::reply_text::{cut, without_script};
 use crate::stores::redis::transport::socket::{is_timeout, passes};
 use crate::stores::redis::transport::stream::Stream;
 
-/// In bytes. A larger reply is an error.
+/// In bytes.
 const LARGEST_REPLY: usize = 1 << 20;
 const TOO_LARGE: &str = "the reply is larger than 1 MiB";
 const NO_REPLY: &str = "it is not a reply of a Redis server; check the host and the port, and whether the server \
@@ -33,7 +33,7 @@ const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 pub(super) struct Decoder {
-    /// The read buffer. The bytes in `begin..end` were read from the socket and are not decoded yet.
+    /// `block[begin..end]` was read from the socket, and is not decoded yet.
     block: Vec<u8>,
     begin: usize,
     end: usize,
@@ -46,7 +46,6 @@ pub(super) struct Decoder {
 /// The scanned part of the current reply. The reply is complete if `values` exceeds `elements`.
 #[derive(Default)]
 struct Frame {
-    /// The length of the scanned part, in bytes.
     length: usize,
     /// The number of complete values and begun arrays.
     values: usize,
@@ -55,7 +54,7 @@ struct Frame {
 }
 
 impl Decoder {
-    /// Reads one reply. After a time-out, the next call continues to read the same reply.
+    /// After a time-out, the next call continues to read the same reply.
     pub(super) fn receive(
         &mut self,
         stream: &mut Stream,
@@ -86,7 +85,6 @@ impl Decoder {
         }
     }
 
-    /// Reads once from the socket. Returns 0 at the end of the stream.
     fn fill(&mut self, stream: &mut Stream, deadline: Instant) -> io::Result<usize> {
         self.block.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);
@@ -117,7 +115,7 @@ impl Decoder {
         }
     }
 
-    /// Removes the complete reply from the buffer. Returns `None` if the reply is malformed.
+    /// Returns `None` if the reply is malformed.
     fn take(&mut self) -> Option<Value> {
         let Frame { length, .. } = std::mem::take(&mut self.frame);
         let reply = self.block.get(self.begin..self.begin + length)?;
@@ -144,7 +142,7 @@ impl Decoder {
 }
 
 impl Frame {
-    /// Continues the scan of `bytes`. The reply begins at the first byte. Returns whether the reply is complete.
+    /// Continues the scan of `bytes`, which begins with the first byte of the reply.
     fn is_whole(&mut self, bytes: &[u8]) -> io::Result<bool> {
         while self.values <= self.elements {
             let mut rest = bytes.get(self.length..).unwrap_or_default();
@@ -202,7 +200,7 @@ fn number_in(text: &[u8]) -> Option<i64> {
     negative.checked_neg()
 }
 
-/// Returns the length of a string or an array. `None` means nil.
+/// `None` means nil.
 fn length_in(text: &[u8]) -> io::Result<Option<usize>> {
     let length = number_in(text).ok_or_else(|| garbled("a length is not a number"))?;
     match usize::try_from(length) {

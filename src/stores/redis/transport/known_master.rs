@@ -11,7 +11,7 @@ use crate::ground::sync::Mutex;
 use crate::stores::redis::replies::{integer_at, item_at, text_of};
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
-/// A function that is called when the master changes. It must not block.
+/// Must not block.
 pub(crate) type Hook = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
@@ -54,8 +54,7 @@ impl KnownMaster {
         }
     }
 
-    /// The generation increases when the master changes or may have been replaced. Connections of earlier generations are
-    /// closed.
+    /// Increases when the master changes or may have been replaced. Connections of earlier generations are closed.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -64,7 +63,7 @@ impl KnownMaster {
         self.master.lock().clone()
     }
 
-    /// Returns the name of the master. While no master is known, returns the name of the previous master.
+    /// While no master is known, returns the previous master.
     pub(crate) fn last(&self) -> Option<Arc<str>> {
         let master = self.master.lock();
         master.clone().or_else(|| self.former.lock().clone())
@@ -74,8 +73,8 @@ impl KnownMaster {
         self.master().unwrap_or_else(|| Arc::clone(&self.group))
     }
 
-    /// Records that a search for the master, which began in the generation `began`, found `node`. Returns the generation for
-    /// connections to `node`. Returns `None` if the generation has changed since, unless `node` is the known master.
+    /// `began` is the generation at the start of the search for the master. Returns the generation for connections to
+    /// `node`. Returns `None` if the generation has changed since then, unless `node` is the known master.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();

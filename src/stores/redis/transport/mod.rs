@@ -52,8 +52,7 @@ pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;
 
-/// Returns the instant after which an unexecuted request is no longer retried. A later retry would likely time out, and the
-/// user would see the time-out instead of the last error reply.
+/// A later retry would likely time out. The user would then see the time-out in place of the last error reply.
 pub(crate) fn last_try(deadline: Instant) -> Instant {
     deadline - deadline.saturating_duration_since(time::now()) / 4
 }

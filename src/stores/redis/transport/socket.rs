@@ -88,7 +88,6 @@ impl Socket {
         self.inner.shutdown(Shutdown::Both)
     }
 
-    /// Writes without blocking.
     pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         self.send(bytes, SendFlags::DONTWAIT)
     }
@@ -102,7 +101,6 @@ impl Socket {
         Ok(rustix::net::send(&self.inner, bytes, flags)?)
     }
 
-    /// Reads without blocking.
     pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.receive(buffer, RecvFlags::DONTWAIT)
     }
@@ -185,7 +183,7 @@ pub(super) fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the call timed out or was interrupted, so that it can be repeated.
+/// Whether the call can be repeated.
 pub(super) fn passes(error: &io::Error) -> bool {
     is_timeout(error) || error.kind() == io::ErrorKind::Interrupted
 }

@@ -11,7 +11,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Encrypts `plain` if the stream has TLS. The caller writes the result to the socket.
+    /// The caller writes the result to the socket.
     pub(super) fn seal<'a>(&self, plain: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         match &self.session {
             Some(session) => session.seal(plain).map(Cow::Owned),
@@ -26,12 +26,10 @@ impl Stream {
         }
     }
 
-    /// Called after a failure. Returns the reason if the client or the server refused the TLS session.
     pub(super) fn refusal(&mut self) -> Option<CallError> {
         self.session.as_mut()?.refusal(&self.socket)
     }
 
-    /// Returns a second handle, with which another thread only writes.
     pub(super) fn writing_end(&self) -> io::Result<Stream> {
         Ok(Stream {
             socket: self.socket.try_clone()?,

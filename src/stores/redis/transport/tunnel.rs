@@ -1,7 +1,7 @@
 //! TLS for connections of the crate `mysql`.
 //!
-//! The TLS of that crate always trusts the public authorities, and always compares the certificate with the host. redlatch
-//! has settings for both. So the crate connects to a Unix socket of this process, and a thread forwards the bytes over TLS.
+//! The TLS of that crate always trusts the public authorities, and always compares the certificate with the host.
+//! redlatch has settings for both. So the crate connects to a Unix socket, and a thread forwards the bytes over TLS.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
@@ -39,12 +39,11 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// A Unix socket that accepts one connection.
 pub(crate) struct Tunnel {
     pub(crate) path: PathBuf,
-    /// Receives why the thread could not connect, log in or forward bytes.
     pub(crate) fault: Receiver<CallError>,
 }
 
 impl Tunnel {
-    /// Starts the thread. By `deadline`, the thread accepts a connection, connects to the server and completes the login.
+    /// The login must end by `deadline`.
     pub(crate) fn open(
         peer: &Peer,
         host: &str,
@@ -78,10 +77,7 @@ impl Tunnel {
     }
 }
 
-/// Forwards bytes between `near` and the server until either closes the connection. The login must end by `deadline`.
-///
-/// The crate `mysql` does not know of the SSL request that this function sends. So this function adjusts the sequence
-/// numbers of later login packets by one.
+/// The crate `mysql` does not see the SSL request, so this function adjusts the sequence numbers of login packets.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,

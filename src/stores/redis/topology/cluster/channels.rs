@@ -70,7 +70,6 @@ impl Cluster {
         (interest, self.hears(channel))
     }
 
-    /// Moves each subscription to the current master of the channel's slot.
     pub(super) fn resubscribe(&self) {
         let mut channels = self.channels.lock();
         if channels.is_closed {

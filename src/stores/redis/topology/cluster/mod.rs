@@ -1,11 +1,10 @@
 //! Redis Cluster.
 //!
 //! Any node can be queried for the slot map. The map is queried before the first request, and after a redirection or a
-//! failed request. Only requests for the affected master wait for the new map. Requests that were not executed are retried.
+//! failed request. Only requests for the affected master wait for the new map. Unexecuted requests are retried.
 //!
-//! The cluster client of the `redis` crate (1.8) is not used, for three reasons. Its calls end after a number of retries,
-//! not by a deadline. It repeats requests whose connection broke before the reply. Two threads cannot use it at the same
-//! time.
+//! The cluster client of the `redis` crate (1.8) is not used, for three reasons. Its calls have retries, but no
+//! deadline. It repeats requests whose connection broke before the reply. Two threads cannot use it at once.
 
 mod channels;
 mod redirection;
@@ -159,8 +158,7 @@ impl Cluster {
         told.collect()
     }
 
-    /// Runs `talk` on the first master, by name, that is not in `done`. Returns `None` if all masters are in `done`. If
-    /// `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
+    /// If `talk` fails and a retry may succeed, refreshes the map and runs `talk` again, until `deadline`.
     pub(crate) fn at_next<T>(
         &self,
         done: &[Arc<str>],

@@ -10,7 +10,7 @@ use crate::stores::redis::transport::{Announced, CallError, name_of};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirection {
-    /// True for `ASK`. Such a redirection is valid for one request only, because the slot is migrating.
+    /// True for `ASK`. An `ASK` is valid for one request only, because the slot is migrating.
     pub(crate) is_ask: bool,
     pub(super) slot: u16,
     /// Empty if the target has the host of the node that sent the redirection.
@@ -41,7 +41,6 @@ impl Redirection {
 }
 
 impl Cluster {
-    /// Records a redirection that `from` sent. Returns the target.
     pub(crate) fn follow(&self, redirection: &Redirection, from: &Shard) -> Arc<Shard> {
         let host = match &redirection.host {
             host if host.is_empty() => from.address.host().unwrap_or("localhost"),

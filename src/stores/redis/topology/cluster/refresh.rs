@@ -13,14 +13,13 @@ use crate::stores::redis::transport::{
     Address, Announced, CallError, Connector, Hook, name_of, share,
 };
 
-/// The minimum time between two queries of the map.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
 /// A queried node gets at least 1/`LEAST_SHARE` of the remaining time.
 const LEAST_SHARE: usize = 4;
 
 impl Cluster {
-    /// Returns the master at this address. Adds an unknown master to `map`.
+    /// Adds an unknown master to `map`.
     pub(super) fn shard(
         &self,
         map: &mut SlotMap,
@@ -62,7 +61,6 @@ impl Cluster {
         shard
     }
 
-    /// Returns the settings for the node at this address. A node that is not a seed gets the settings of the template.
     fn address(&self, host: &str, port: u16, announced: Announced) -> Address {
         let name = name_of(host, port);
         let seed = self.seeds.iter().find(|seed| *seed.node == *name);
@@ -135,7 +133,7 @@ impl Cluster {
         Err(trouble.unwrap_or_else(|| CallError::NotSent("no node is known".into())))
     }
 
-    /// Replaces the map. Returns whether a master was removed.
+    /// Returns whether a master was removed.
     fn adopt(&self, map: &mut SlotMap, told: SlotsReply) -> bool {
         let mut ranges: Vec<Range> = told
             .ranges

@@ -10,7 +10,6 @@ pub(super) struct Seed {
     pub(super) has_failed: bool,
 }
 
-/// Returns one seed for each address. A seed that is in `known` keeps its state.
 pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -27,9 +26,8 @@ pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
     seeds
 }
 
-/// Returns the order in which nodes are queried for the map. Nodes whose last query failed come last. Before them come the
-/// doubtful nodes, at which a request failed or was redirected. Within a group, the least recently queried node comes first,
-/// because the most recently queried node may be in the minority of a partition.
+/// Within a group, the least recently queried node comes first, because the most recently queried node may be in the
+/// minority of a partition.
 pub(super) fn in_order(seeds: &[Seed], is_doubtful: impl Fn(&str) -> bool) -> Vec<Address> {
     let mut order: Vec<&Seed> = seeds.iter().collect();
     order.sort_by_key(|it| (it.has_failed, is_doubtful(&it.address.node), it.asked_at));

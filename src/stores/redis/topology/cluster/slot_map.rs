@@ -50,7 +50,6 @@ impl Shard {
 }
 
 impl Cluster {
-    /// Returns the master of the slot. If the master is unknown or doubtful, refreshes the map first.
     pub(super) fn master(&self, slot: u16, deadline: Instant) -> Result<Arc<Shard>, CallError> {
         let known = self.present(slot);
         if let Some(shard) = &known
@@ -63,7 +62,7 @@ impl Cluster {
             return Ok(shard);
         }
         refreshed?;
-        // No master of this slot is known. Any master can receive the request: it replies with a redirection or an error.
+        // No master of this slot is known. Any master replies with a redirection or an error.
         self.shards().into_iter().next().ok_or_else(|| {
             CallError::NotSent(format!("no node of the cluster serves slot {slot}").into())
         })

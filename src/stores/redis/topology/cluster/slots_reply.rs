@@ -32,7 +32,7 @@ impl SlotsReply {
     }
 }
 
-/// Queries a node for the slot map and, if `is_sharded` is `None`, whether it supports sharded pub/sub.
+/// The returned bool says whether the node supports sharded pub/sub.
 pub(super) fn ask_one(
     seed: &Address,
     is_sharded: Option<bool>,
@@ -69,12 +69,12 @@ pub(super) fn ask_one(
     Ok((told, is_sharded))
 }
 
-/// A node that does not know or hides its own host reports `?` or `""`. Returns `""` for both.
+/// A node that does not know or hides its own host reports `?` or `""`.
 pub(super) fn known_host(told: &str) -> &str {
     if told == "?" { "" } else { told }
 }
 
-/// Reads a reply to `CLUSTER SLOTS`. `asked` is the host of the node that sent the reply.
+/// `asked` is the host of the node that sent the reply.
 pub(super) fn slots_in(slots: &Value, asked: &str) -> SlotsReply {
     let mut told = SlotsReply::default();
     let mut server_ids = HashMap::new();

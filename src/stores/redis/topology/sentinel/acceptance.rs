@@ -14,8 +14,7 @@ pub(super) enum MasterState {
     Unclear,
 }
 
-/// Returns the report with the latest epoch, among the reports that name another server than `known` and have a later
-/// epoch. A report of one sentinel is enough.
+/// Returns the report of the latest failover since `known` to another server. A report of one sentinel is enough.
 pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> {
     let is_later = |it: &Report| it.epoch > known.epoch;
     let is_news = |it: &&Report| is_later(it) && it.node() != known.node();
@@ -74,7 +73,6 @@ fn enough_of(configured: usize) -> usize {
     if configured < 3 { 1 } else { 2 }
 }
 
-/// Returns the epochs in the reports that name this node as master, in descending order.
 fn epochs_of(reports: &[Report], node: &str) -> Vec<i64> {
     let naming = reports.iter().filter(|it| it.node() == node);
     let mut epochs: Vec<i64> = naming.map(|it| it.epoch).collect();

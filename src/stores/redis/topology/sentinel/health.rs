@@ -42,7 +42,6 @@ fn watched_in(address: &Value, details: &Value) -> Watched {
 }
 
 impl Shared {
-    /// Queries every sentinel, each with an equal share of the time.
     pub(super) fn health(&self, deadline: Instant) -> Vec<HealthWarning> {
         // Sorted by name, because the order of the list changes after each failure.
         let mut sentinels = self.order();

@@ -11,7 +11,7 @@
 //! | a later failover | two sentinels, or one if fewer than three are configured |
 //! | a later failover, reported by one of three or more | that one sentinel, under the conditions below |
 //! | another master without a later failover | a majority of the configured sentinels |
-//! | no report | (the accepted master stays in use while it reports the role master) |
+//! | no report | the accepted master stays in use while it reports the role master |
 //!
 //! The report of a single sentinel is accepted in two cases. First case: the accepted master reports another role, and
 //! no two sentinels agree on a server other than the reported one. Second case: the accepted master is unreachable, and
@@ -19,11 +19,11 @@
 //! these two cases, a running client could not follow the last living sentinel, although a new client would follow it.
 //!
 //! A replaced master may still answer. So a thread subscribes to `+switch-master`, and queries all sentinels three
-//! times per default lease (every 0.1 to 10 s). The client stops using its master as soon as another master is
-//! accepted, even if the new master is unreachable. It then retries the new master after pauses of up to about 1 s.
+//! times per default lease. The client stops using its master as soon as another master is accepted, even if the new
+//! master is unreachable.
 //!
-//! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the first
-//! sentinel that names a server with the role master. It notices no failover while the old master answers.
+//! The sentinel client of the `redis` crate (1.8) is not used, for three reasons. It has no time-outs. It trusts the
+//! first sentinel that names a server with the role master. It notices no failover while the old master answers.
 
 mod acceptance;
 mod health;
@@ -61,7 +61,7 @@ struct Shared {
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
     /// The number of sentinels in the settings.
     configured: usize,
-    /// The accepted master (see the module). It stays set when a failover is only suspected.
+    /// Stays set when a failover is only suspected.
     accepted: Mutex<Option<Report>>,
     /// The settings for connections to the master.
     credentials: Address,
@@ -175,8 +175,8 @@ impl Shared {
         Err(fault)
     }
 
-    /// Returns the masters to try after these reports, the best one first. `before` is the master that was accepted before
-    /// the query. If another thread has accepted another master since, these reports cannot bring back an earlier master.
+    /// Returns the masters to try, the best master first. `before` is the master that was accepted before the query. If
+    /// another thread has accepted another master since, these reports cannot bring back an earlier master.
     fn accept(&self, reports: &[Report], before: Option<&Report>) -> Vec<Report> {
         let mut accepted = self.accepted.lock();
         let Some(known) = &*accepted else {
@@ -255,8 +255,8 @@ impl Shared {
         }
     }
 
-    /// Connects to a reported server. This server becomes the accepted master if no master is accepted, or if
-    /// `instead_of` is accepted. Fails if the server's role is not master, or if another master stays accepted.
+    /// The reported server becomes the accepted master if no master is accepted, or if `instead_of` is accepted. Fails
+    /// if the server's role is not master, or if another master stays accepted.
     fn connect_to(
         &self,
         report: &Report,
@@ -297,7 +297,6 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Connects to a master that only one sentinel reports, if [`reason_to_ignore`] allows this.
     fn connect_to_lone(
         &self,
         known: &Report,

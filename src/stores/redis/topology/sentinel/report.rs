@@ -32,7 +32,6 @@ impl Report {
         name_of(&self.host, self.port)
     }
 
-    /// Whether this report names the same server as `known`, with the same or an earlier epoch.
     pub(super) fn is_no_newer_than(&self, known: &Report) -> bool {
         self.epoch <= known.epoch && self.node() == known.node()
     }
@@ -56,7 +55,7 @@ impl Sentinel {
         format!("the sentinel {}", self.address.node).into()
     }
 
-    /// Queries the sentinel for the master `name`. Returns `None` if the sentinel does not know this name.
+    /// Returns `None` if the sentinel does not know this name.
     pub(super) fn ask(&self, name: &str, deadline: Instant) -> Result<Option<Report>, CallError> {
         let (address, details) = match self.ask_for(name, deadline) {
             // The server is no sentinel: a sentinel knows the command, and reports a missing right with another text.
@@ -72,7 +71,6 @@ impl Sentinel {
         Ok(report)
     }
 
-    /// Queries the replicas. Returns their addresses, with the settings of `master`.
     pub(super) fn replicas(
         &self,
         name: &str,

@@ -16,14 +16,12 @@ use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// If `check` returned false, it is repeated after a pause. These are the first and the longest mean pause.
+/// The first and the longest mean pause before a `check` that returned false is repeated.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
-    /// Queries all sentinels. If another master is accepted, stops using the current master.
-    ///
-    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels have
-    /// reported a later failover.
+    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels
+    /// have reported a later failover.
     fn check(&self) -> bool {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
@@ -75,9 +73,8 @@ impl Shared {
         self.known_master.last().filter(|last| **last != *accepted)
     }
 
-    /// If another master is accepted, stops using the former master, whose `KnownMaster::generation` is `began`. Other
-    /// clients may acquire the same locks on the accepted master, even if this client cannot reach it. Returns whether
-    /// another master is accepted to which this client has not connected yet.
+    /// Other clients may acquire the same locks on the accepted master, so this client stops using the former master.
+    /// Returns whether this client has not connected to the accepted master yet.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;
@@ -108,7 +105,6 @@ impl Shared {
         }
     }
 
-    /// Subscribes to one sentinel until the connection ends or the client is closed.
     fn listen(&self, sentinel: &Sentinel) -> Result<(), CallError> {
         let deadline = time::now() + self.command_timeout;
         let mut connection = Connection::connect(&sentinel.address, deadline)?;

@@ -7,10 +7,8 @@ use crate::stores::redis::kinds::Answers;
 use crate::stores::redis::transport::call_error::CallError;
 
 impl Connection {
-    /// Reads the reply to the script call with the request number `number`. Skips replies with other numbers.
-    ///
-    /// Error replies have no number, so any error is treated as the reply. This is safe, because an error never grants a
-    /// lock.
+    /// Reads the reply with the request number `number`. Error replies have no number, so any error is treated as the
+    /// reply. This is safe, because an error never grants a lock.
     pub(crate) fn answer(&mut self, number: i64, deadline: Instant) -> Result<Value, CallError> {
         if Answers::are_of(number) {
             return self.answer_of_commands(number, deadline);

@@ -111,7 +111,7 @@ impl Connection {
         let name = encode(&["CLIENT", "SETNAME", &address.connection_name]);
         commands.push((name, false));
         if !address.is_sentinel && !address.is_mode_known.load(Ordering::Relaxed) {
-            // An error reply is ignored: a proxy may not know HELLO, and in Redis 6.2 a user may lack the right to HELLO.
+            // An error reply is ignored: a proxy may not know HELLO, and a user of Redis 6.2 may lack the right to it.
             commands.push((encode(&["HELLO"]), false));
         }
         let last = if address.is_sentinel { "PING" } else { "TIME" };
@@ -227,18 +227,15 @@ fn socket_to(address: &Address, deadline: Instant) -> io::Result<Socket> {
     Socket::connect(&address.place, deadline)
 }
 
-/// The error if a cluster node is opened as a single server. The node would answer most requests with `MOVED`.
 pub(crate) const CLUSTER_NODE: &str = "it is a cluster node, which serves only a part of the names; open the \
     cluster with Builder::cluster (--cluster)";
 
-/// An error with this text means that the server refused credentials of a provider. The provider may return other
-/// credentials later, so a retry may succeed.
+/// Marks a refusal of a provider's credentials. The provider may return other credentials, so a retry may succeed.
 pub(crate) const REFUSED_CREDENTIALS: &str = "given by the credentials provider";
 const SENTINEL: &str = "it is a sentinel, which keeps no locks; open the master that it watches with \
     Builder::sentinel (--sentinel MASTER --node URL)";
 
-/// Removes the password from an error reply: an error about an unknown command contains the arguments of that command. Adds
-/// the user to an error about a password.
+/// An error reply about an unknown command contains the arguments, and so may contain the password.
 fn without_password(fault: CallError, settings: &RedisConnectionInfo) -> CallError {
     match (fault, settings.password()) {
         (CallError::Server(text), Some(password)) if !password.is_empty() => {

@@ -15,14 +15,13 @@ use crate::stores::redis::transport::tls::Session;
 pub(crate) struct Identity {
     /// `run_id`, which changes with each start of the server.
     pub(crate) run: Arc<str>,
-    /// The field `master_replid`. It changes whenever the server may have copied its keys from another server. Empty if
-    /// the server does not report it.
+    /// `master_replid`, which changes if the server may have copied another server's keys. Empty if not reported.
     pub(crate) history: Arc<str>,
     /// Whether the server was a replica earlier, according to `master_replid2`.
     pub(crate) has_followed: bool,
     /// Whether the server is a replica. A replica may discard its keys to copy those of its master.
     pub(crate) follows: bool,
-    /// Whether the server is a cluster node, whose slots may move to other nodes.
+    /// The slots of a cluster node may move to other nodes.
     pub(crate) is_in_cluster: bool,
     /// The server had run for at least this long when the reply arrived. `None` means an unlimited time.
     pub(crate) age: Option<Duration>,

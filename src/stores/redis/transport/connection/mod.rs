@@ -1,8 +1,7 @@
 //! A connection to one server. Every call ends by its deadline.
 //!
-//! The connection of the `redis` crate (1.8) is not used, for two reasons. Its time-outs apply to each read, so a reply in
-//! small pieces may exceed any deadline. It has no separate reading and writing ends, which the subscriber needs. The
-//! encoding of commands and the parser of replies are from that crate.
+//! The connection of the `redis` crate (1.8) is not used, for two reasons. Its time-outs apply to each read, so a reply
+//! in small pieces may exceed any deadline. It has no separate reading and writing ends, which the subscriber needs.
 
 mod answers;
 mod handshake;
@@ -41,8 +40,7 @@ pub(crate) use writer::Writer;
 const SMALL_BITS: u32 = 22;
 const LARGEST_SMALL: i64 = (1 << SMALL_BITS) - 1;
 
-/// The largest request number, in the high bits of the integer. The smallest request number is 1, so high bits of 0 mean
-/// that the reply has no request number.
+/// The largest request number. The smallest is 1, because high bits of 0 mean a reply without a request number.
 const NUMBERS: i64 = (1 << 30) - 1;
 
 const UNSOLICITED: &str = "the connection was closed, or has an unsolicited reply";
@@ -51,7 +49,7 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// The client only estimates the server's clock, so the server may accept a request up to this long after its deadline.
-/// It is [`EXPIRY_SLACK`] minus [`EXPIRY_DRIFT`], minus 1 s as the longest time from a request's arrival to its effect.
+/// The 1 s is the longest time from a request's arrival to its effect.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);
@@ -63,7 +61,7 @@ pub(crate) struct Connection {
     loaded_scripts: SmallVec<[usize; 4]>,
     stream: Stream,
     decoder: Decoder,
-    /// The number of the last request. Its reply contains the same number. Each connection begins with a random number.
+    /// The number of the last request. Each connection begins with a random number.
     next_number: i64,
     write_timeout: Option<Duration>,
     pub(crate) last_used: Instant,
@@ -74,21 +72,19 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
     /// Whether the connection must be closed, because a reply is missing, or belongs to no request.
     pub(crate) is_unusable: bool,
-    /// Whether the last reply was an error. A duplicate of this error would be treated as the reply to the next request,
-    /// because error replies have no request number.
+    /// Whether the last reply was an error. A duplicate of an error would be treated as the reply to the next request.
     was_refused: bool,
     /// Unread replies to earlier requests. They arrive before the reply to the next request.
     deferred: VecDeque<DeferredReply>,
-    /// On a server without scripts, one request consists of several commands. Contains their replies so far.
+    /// The replies so far to a request that consists of several commands, on a server without scripts.
     parts: Answers,
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
 struct DeferredReply {
-    /// The request number; `None` if the reply contains no request number.
+    /// `None` if the reply contains no request number.
     number: Option<i64>,
-    /// The reply is expected until this instant.
     until: Instant,
 }
 
@@ -98,7 +94,6 @@ impl Connection {
         self.receive(deadline)
     }
 
-    /// Sends `request`. Fails without sending if [`Connection::is_stale`] returns true.
     pub(crate) fn ask(&mut self, request: &[u8], deadline: Instant) -> Result<(), CallError> {
         if self.is_stale(Duration::ZERO) {
             return Err(CallError::NotSent(UNSOLICITED.into()));
@@ -168,14 +163,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads one reply. After a time-out, the next call continues to read the same reply.
     pub(crate) fn receive(&mut self, deadline: Instant) -> Result<Value, CallError> {
         let reply = self.decoder.receive(&mut self.stream, deadline);
         self.was_refused = matches!(reply, Err(CallError::Server(_)));
         reply.map_err(CallError::of_a_proxy)
     }
 
-    /// Leaves the reply to the last request unread. The next user of the connection reads that reply first.
+    /// The next user of the connection reads the deferred reply first.
     pub(crate) fn defer_reply(&mut self, number: Option<i64>, until: Instant) {
         self.deferred.push_back(DeferredReply { number, until });
     }
@@ -211,21 +205,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the deferred replies that have arrived. Returns whether the connection is usable and the next deferred reply is
-    /// not overdue.
+    /// Returns whether the connection is usable, and the next deferred reply is not overdue.
     pub(crate) fn is_ready(&mut self) -> bool {
         let is_well = self.read_arrived().is_ok() && !self.is_unusable;
         let next = self.deferred.front();
         is_well && next.is_none_or(|due| time::now() < due.until)
     }
 
-    /// Reads the deferred replies that have arrived. Returns true if no deferred reply is left, or if the connection failed.
+    /// Returns true if no deferred reply is left, or if the connection failed.
     pub(crate) fn is_next(&mut self) -> bool {
         self.read_arrived().is_err() || !self.has_deferred()
     }
 
-    /// Whether the server has closed the connection or sent an unsolicited reply. The socket of a recently used connection
-    /// is not checked, because a check costs a system call.
+    /// Whether the server has closed the connection or sent an unsolicited reply. A recently used socket is not
+    /// checked, because a check costs a system call.
     pub(crate) fn is_stale(&self, idle: Duration) -> bool {
         let is_likely = self.was_refused || idle >= STALE_AFTER;
         !self.has_deferred() && (self.decoder.has_unread() || is_likely && self.is_reset())
@@ -267,19 +260,18 @@ impl Connection {
         self.loaded_scripts.clear();
     }
 
-    /// Records the server time from `answer`, the reply to a request that was sent at `sent` with the expiry `not_after`.
     pub(crate) fn note_time_in(&mut self, answer: &Value, not_after: i64, sent: BootInstant) {
         if let Some(now) = time_in(answer, not_after) {
             self.note_time(now, sent);
         }
     }
 
-    /// Records the server time `now`, in ms since 1970. The request for it was sent at `sent`.
+    /// `now` is the server time, in ms since 1970.
     pub(crate) fn note_time(&mut self, now: i64, sent: BootInstant) {
         self.ahead = Offset::told(now.saturating_mul(1000), sent, self.timeline.now());
     }
 
-    /// Returns the expiry of a request with the deadline `at`: the server time, in ms, after which the server refuses it.
+    /// Returns the server time, in ms, after which the server refuses a request with the deadline `at`.
     pub(crate) fn expiry(&self, at: Instant, now: BootInstant) -> i64 {
         let at = now + at.saturating_duration_since(time::now());
         self.ahead.expiry(at, LATEST) / 1000
@@ -295,7 +287,6 @@ impl Connection {
         self.decoder.has_unread() || session.is_some_and(Session::has_buffered)
     }
 
-    /// Returns a handle for another thread, which writes while this thread reads.
     pub(crate) fn writer(&self) -> io::Result<Writer> {
         self.stream.writing_end().map(Writer::new)
     }
@@ -303,7 +294,7 @@ impl Connection {
 
 fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     let now = match answer {
-        // The integer is the time left until the expiry, in ms. `LARGEST_SMALL` means that the time left does not fit.
+        // The time left until the expiry, in ms. `LARGEST_SMALL` means that the time left does not fit.
         Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
         other => integer_at(other, 1),
     };

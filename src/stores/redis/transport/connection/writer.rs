@@ -44,7 +44,7 @@ impl Writer {
         !self.rest.is_empty()
     }
 
-    /// Ends the connection. This wakes the thread that reads from it.
+    /// Wakes the thread that reads from the connection.
     pub(crate) fn shut_down(&self) {
         // An error means that the socket is closed already.
         let _ = self.stream.socket.shutdown();

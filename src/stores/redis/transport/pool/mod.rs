@@ -13,7 +13,6 @@ use crate::stores::{borrow_connected, patience};
 pub(crate) struct Pool {
     /// Boxed, because each use moves the slot twice.
     pub(crate) slots: Slots<Box<Connection>>,
-    /// A connection that was idle for longer than this is checked with `PING` before use.
     check_idle_after: Duration,
     pub(crate) connector: Arc<dyn Connector>,
     evalsha_is_off: AtomicBool,
@@ -29,7 +28,7 @@ pub(crate) struct Borrowed {
 
 pub(crate) enum NotReady {
     NotConnected,
-    /// All connections of the pool are in use. The value is the size of the pool.
+    /// The value is the size of the pool.
     Busy(u32),
     /// A Redlock would not count the server's grant. The value is the reason.
     Unfit(String),
@@ -69,8 +68,7 @@ impl Pool {
         self.dialect.store(code, Ordering::Relaxed);
     }
 
-    /// Runs `talk` on a connection. If an idle connection fails before the server executed the request, `talk` runs
-    /// again on another connection.
+    /// If an idle connection fails before the server executed the request, `talk` runs again on another connection.
     pub(crate) fn with<T>(
         &self,
         deadline: Instant,
@@ -93,14 +91,14 @@ impl Pool {
         Ok(Borrowed { connection, slot })
     }
 
-    /// Borrows a connection, but waits for no server or other request. It may have unread replies to earlier requests.
+    /// Waits neither for a server nor for a slot. The connection may have unread replies to earlier requests.
     pub(crate) fn borrow_ready(&self) -> Result<Borrowed, NotReady> {
         let mut slot = match self.slots.try_get() {
             Ok(slot) => slot,
             Err(NoSlot::Busy(size)) => return Err(NotReady::Busy(size)),
             Err(NoSlot::NoThread(_)) => return Err(NotReady::NotConnected),
         };
-        // A firewall may have dropped an idle connection without a notice, so `usable` checks such a connection later.
+        // A firewall may have dropped an idle connection without a notice. `usable` checks idle connections later.
         let is_recent =
             |it: &mut Box<Connection>| time::since(it.last_used) < self.check_idle_after;
         if let Some(mut connection) = slot.take_if(is_recent)
@@ -113,7 +111,6 @@ impl Pool {
         Err(NotReady::NotConnected)
     }
 
-    /// Puts a connection back into its slot, or closes the connection if it cannot be reused after `outcome`.
     pub(crate) fn give_back<T>(&self, mut borrowed: Borrowed, outcome: &Result<T, CallError>) {
         let connection = borrowed.connection;
         if let Err(fault) = outcome
@@ -126,7 +123,7 @@ impl Pool {
         }
     }
 
-    /// Opens a connection for later use, if a slot is free. An error is ignored, because the next use connects again.
+    /// An error is ignored, because the next use connects again.
     pub(crate) fn prepare(&self, deadline: Instant) {
         if let Ok(mut slot) = self.slots.try_get() {
             let connected = self.connected(&mut slot, deadline);
@@ -142,7 +139,7 @@ impl Pool {
         })
     }
 
-    /// Returns the connection of a slot, and whether the connection is new.
+    /// Also returns whether the connection is new.
     fn connected(
         &self,
         slot: &mut Slot<Box<Connection>>,
@@ -166,7 +163,6 @@ impl Pool {
         Err(fault)
     }
 
-    /// Takes the connection out of a slot, and reads its deferred replies. Returns `None` if the connection is not usable.
     fn usable(
         &self,
         slot: &mut Slot<Box<Connection>>,
@@ -198,8 +194,7 @@ fn is_sound<T>(outcome: &Result<T, CallError>) -> bool {
     }
 }
 
-/// Whether the request was not executed, and may succeed on another connection. After `NOAUTH`, a new connection
-/// authenticates again.
+/// True only if the request was not executed. After `NOAUTH`, a new connection authenticates again.
 fn may_use_another_connection(fault: &CallError) -> bool {
     match fault {
         CallError::NotSent(_) => true,
@@ -208,28 +203,28 @@ fn may_use_another_connection(fault: &CallError) -> bool {
     }
 }
 
-/// Whether the script has to be sent as text (`EVAL`).
+/// Whether the script has to be sent as text with `EVAL`.
 pub(crate) fn lacks_script(text: &str) -> bool {
     text.starts_with("NOSCRIPT") || lacks_evalsha(text)
 }
 
-/// Whether the server refuses `EVALSHA`. Such a server may accept `EVAL`.
+/// A server without `EVALSHA` may accept `EVAL`.
 pub(crate) fn lacks_evalsha(text: &str) -> bool {
     lacks(text, "evalsha") || has_no_scripts(text)
 }
 
-/// Whether the server refuses `EVAL`. Such a server may accept `EVALSHA`.
+/// A server without `EVAL` may accept `EVALSHA`.
 pub(crate) fn lacks_eval(text: &str) -> bool {
     lacks(text, "eval") || has_no_scripts(text)
 }
 
-/// Whether the error says that the server runs no scripts. The texts are those of Garnet and other servers.
+/// The texts are those of Garnet and other servers.
 fn has_no_scripts(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("scripting") && (text.contains("disabled") || text.contains("not supported"))
 }
 
-/// Whether the error says that the server lacks `command` (in lower case), or that the user has no right to it.
+/// Also true if the user has no right to `command`, which is in lower case.
 pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let text = text.to_ascii_lowercase();
     // Redis before 7.0 quotes unknown commands with backticks.

@@ -23,17 +23,15 @@ pub(crate) struct TlsConfig {
     /// The client certificate and its private key.
     pub(crate) identity: Option<(Pem, Pem)>,
     pub(crate) server_name: Option<String>,
-    /// The unparsed values of the setting `tls_pin_sha256`.
     pub(crate) pins: Vec<String>,
-    /// Returns the authorities and the identity for each connection. If a returned text is empty, `authorities` or
-    /// `identity` is used.
+    /// Returns the authorities and the identity. If a returned text is empty, the field above is used.
     pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }
 
 type Given = (Vec<u8>, Vec<u8>);
 
-/// PEM text, or a file with PEM text. The file may change.
+/// The file may change.
 #[derive(Clone)]
 pub(crate) enum Pem {
     Text(Vec<u8>),
@@ -89,7 +87,7 @@ const AUTHORITY: &str = "ca_certificate";
 const IDENTITY: &str = "client_certificate";
 
 impl TlsConfig {
-    /// Fails if any TLS setting is set. The connection has no TLS, but a user with such a setting expects encryption.
+    /// A user with a TLS setting expects encryption, so the setting is an error on a connection without TLS.
     pub(crate) fn check_is_unused(&self) -> Result<()> {
         let given = [
             (AUTHORITY, self.authorities.is_some()),
@@ -183,7 +181,7 @@ impl TlsConfig {
             })
     }
 
-    /// Returns the verifier of certificate chains. `None` if only pinned keys are checked.
+    /// `None` if only pinned keys are checked.
     fn chain(&self, provider: &Arc<CryptoProvider>) -> Result<Option<Arc<WebPkiServerVerifier>>> {
         let mut roots = RootCertStore::empty();
         match &self.authorities {
@@ -271,8 +269,7 @@ impl Shared {
         })
     }
 
-    /// Returns the configuration for the next handshake. Calls the provider and rereads files that have changed. If the new
-    /// certificates are unusable (such as a half-written file), the previous certificates are used.
+    /// If the new certificates are unusable, for example a half-written file, the previous certificates are used.
     pub(super) fn config(&self, deadline: Instant) -> Result<Arc<ClientConfig>, CallError> {
         let given = self.source.provider.as_ref().map(|it| it.get(deadline));
         let given = given.transpose()?.unwrap_or_default();

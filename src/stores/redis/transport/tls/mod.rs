@@ -1,8 +1,8 @@
 //! TLS sessions, with rustls.
 //!
-//! The session is behind a mutex, because one thread may write while another one reads. The mutex is not held during
-//! blocking socket calls. A dropped connection sends no `close_notify`, because a forked child would thereby end the session
-//! of its parent.
+//! The session is behind a mutex, because one thread may write while another thread reads. The mutex is not held during
+//! blocking socket calls. A dropped connection sends no `close_notify`, because a forked child would thereby end the
+//! session of its parent.
 
 mod config;
 mod refusal;
@@ -25,7 +25,6 @@ pub(crate) use config::{Peer, Pem, TlsConfig};
 use refusal::{Refusal, refusal};
 use verifier::days_left;
 
-/// The maximum number of bytes that one read from a socket returns.
 const BLOCK: usize = 4096;
 
 /// A check of an idle connection reads at most this many blocks.
@@ -35,7 +34,6 @@ pub(super) struct Session {
     connection: Arc<Mutex<ClientConnection>>,
     /// The bytes that were read from the socket and are not decrypted yet.
     incoming: Vec<u8>,
-    /// Why the client refused the server, or the server refused the client.
     refusal: Option<Refusal>,
     shared: Arc<Shared>,
 }
@@ -77,7 +75,7 @@ impl Session {
         }
     }
 
-    /// The deadline is necessary: a server without TLS may read the ClientHello as the start of a line, and never reply.
+    /// The deadline is necessary: a server without TLS may read the ClientHello as a part of a line, and never reply.
     fn shake_hands(&mut self, mut socket: &Socket, deadline: Instant) -> io::Result<()> {
         let left = || match deadline.saturating_duration_since(time::now()) {
             left if left.is_zero() => Err(io::Error::from(io::ErrorKind::TimedOut)),
@@ -108,7 +106,7 @@ impl Session {
         }
     }
 
-    /// Reads from the socket once. Returns false at the end of the stream.
+    /// Returns false at the end of the stream.
     fn fill(&mut self, mut socket: &Socket) -> io::Result<bool> {
         self.incoming.resize(BLOCK, 0);
         let read = socket.read(&mut self.incoming);
@@ -116,7 +114,6 @@ impl Session {
         Ok(read? > 0)
     }
 
-    /// Decrypts the bytes in `incoming` until plain text is available.
     fn decrypt(&mut self, socket: &Socket) -> io::Result<()> {
         let mut connection = self.connection.lock();
         let mut rest = &*self.incoming;
@@ -132,8 +129,7 @@ impl Session {
         })
     }
 
-    /// Reads decrypted bytes. Reads from the socket at most once, so that the caller can check its deadline between two
-    /// calls.
+    /// Reads from the socket at most once, so that the caller can check its deadline between two calls.
     pub(super) fn read(&mut self, socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.lock().reader().read(buffer) {
@@ -165,8 +161,7 @@ impl Session {
         !self.incoming.is_empty() || has_something(&mut self.connection.lock())
     }
 
-    /// Whether the connection has ended or has unsolicited bytes. Session tickets are read and ignored. The caller must
-    /// check first that no bytes are buffered.
+    /// Session tickets are read and ignored. The caller must check first that no bytes are buffered.
     pub(super) fn is_stale(&self, socket: &Socket) -> bool {
         let mut connection = self.connection.lock();
         let mut block = [0; BLOCK];
@@ -183,9 +178,8 @@ impl Session {
         true
     }
 
-    /// Called after a failure. Returns the reason if the client or the server refused the other.
-    ///
-    /// In TLS 1.3, the server can refuse the client's certificate only after the client has completed its handshake.
+    /// Called after a failure. In TLS 1.3, the server can refuse the client's certificate only after the client has
+    /// completed its handshake.
     pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
         let mut block = [0; BLOCK];
         if self.refusal.is_none()
@@ -225,7 +219,7 @@ impl Session {
         ending
     }
 
-    /// Encrypts `plain`. The results must be written in the order of the calls.
+    /// The results must be written in the order of the calls.
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
         connection.writer().write_all(plain)?;
@@ -268,7 +262,6 @@ fn decrypt(connection: &mut ClientConnection, rest: &mut &[u8]) -> Result<(), ru
     Ok(())
 }
 
-/// Returns the encrypted bytes that must be written to the socket.
 fn drain(connection: &mut ClientConnection) -> io::Result<Vec<u8>> {
     let mut outgoing = Vec::new();
     while connection.wants_write() {

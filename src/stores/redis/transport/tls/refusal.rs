@@ -7,7 +7,6 @@ use rustls::{AlertDescription, CertificateError, OtherError};
 pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port, give it a certificate, or connect without \
     TLS (redis://, mysql://)";
 
-/// A failure that lasts until a setting or a certificate changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) words: String,

@@ -28,10 +28,9 @@ pub(super) type Hosts = Arc<Mutex<Vec<ServerName<'static>>>>;
 
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// Verifies the chain of certificates. `None` if only the public key is checked.
+    /// `None` if only the public key is checked.
     pub(super) chain: Option<Arc<WebPkiServerVerifier>>,
-    /// The hashes of `tls_pin_sha256`. The server's key must have one of these hashes. If the list is empty, any key is
-    /// accepted.
+    /// The server's key must have one of these SHA-256 hashes. If the list is empty, any key is accepted.
     pub(super) pins: Vec<[u8; 32]>,
     pub(super) hosts: Hosts,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
@@ -56,8 +55,8 @@ impl ServerCertVerifier for Verifier {
             chain.verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
         };
         let checked = check(server_name);
-        // Sentinels and cluster nodes announce IP addresses, which certificates rarely contain. So a certificate for any
-        // configured host is accepted.
+        // Sentinels and cluster nodes announce IP addresses, which certificates rarely contain. So a certificate for
+        // any configured host is accepted.
         match (&checked, server_name) {
             (
                 Err(Error::InvalidCertificate(
@@ -115,7 +114,7 @@ impl Verifier {
     }
 }
 
-/// Parses a SHA-256 in hexadecimal (colons allowed) or base64 (the prefix `sha256//` of curl allowed).
+/// Parses a SHA-256 in hexadecimal or base64. Allows colons, and the prefix `sha256//` of curl.
 pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
     let text = text.trim();
     let text = text.strip_prefix("sha256//").unwrap_or(text);
@@ -131,13 +130,14 @@ pub(super) fn pin_in(text: &str) -> Option<[u8; 32]> {
     bytes.as_ref().try_into().ok()
 }
 
-/// Returns the days until a certificate expires. Returns `None` if it is valid for more than `SOON` days.
+/// Returns `None` if the certificate is valid for more than `SOON` days.
 pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let now = Duration::from_secs(UnixTime::now().as_secs());
     let then = UnixTime::since_unix_epoch(now + DAY * SOON);
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    // `roots` is empty, so this check always fails. But it compares the validity period first, and reports `ExpiredContext`.
+    // `roots` is empty, so the check always fails. The check compares the validity period first, and reports
+    // `ExpiredContext`.
     let roots = RootCertStore::empty();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms.all) {
         Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
