@@ -22,8 +22,7 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// Returns the error for a failed request. If the user lacks rights, a query finds these rights, and the error
-    /// names them. The query ends by `deadline`. If the request may have changed something, use `unknown` instead.
+    /// If the user lacks rights, a query finds which. If the request may have changed something, use `unknown` instead.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -114,7 +113,7 @@ impl Redis {
         }
     }
 
-    /// Returns the rights that the user lacks for this lock, as ACL rules. Empty if the query gets no usable reply.
+    /// Returns ACL rules. Empty if the query gets no usable reply.
     fn missing_rights(
         &self,
         layout: &'static Layout,
@@ -225,8 +224,7 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
         "WAIT cannot be used with replica",
     ];
     if text.contains(REFUSED_CREDENTIALS) {
-        // The credentials may be changing, so waits continue. Holds are renewed again when the server accepts the
-        // credentials.
+        // The credentials may be changing, so waits continue.
         ReplyClass::Passing
     } else if text.starts_with("MOVED ") || text.contains(WRONG_KIND) {
         ReplyClass::Misplaced
@@ -243,7 +241,6 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
     }
 }
 
-/// Reads the missing rights from the reply to the script that tests rights.
 pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: Key) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
@@ -263,8 +260,7 @@ pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: K
     missing
 }
 
-/// Returns the rights that a refusal mentions, as ACL rules. A refusal of a key does not say which key, so all `keys` are
-/// returned.
+/// Returns ACL rules. A refusal of a key does not say which key, so all `keys` are returned.
 fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     let command = text.split_once("to run the '");
     if let Some((command, _)) = command.and_then(|(_, rest)| rest.split_once('\'')) {
@@ -276,7 +272,7 @@ fn named_in(text: &str, keys: Vec<String>) -> Vec<String> {
     }
 }
 
-/// Whether a server that refused a batch of renewals with this error may have done so because of a single key.
+/// Whether a single key may have caused this refusal of a batch of renewals.
 pub(super) fn may_be_for_one_key(text: &str) -> bool {
     match class_of(text) {
         ReplyClass::Passing => false,

@@ -16,7 +16,6 @@ pub(crate) struct Ticket {
     /// The number of the request, which the reply repeats.
     number: i64,
     pub(crate) by_text: bool,
-    /// Set if a `WAIT` follows the request.
     replication: Option<Replication>,
 }
 
@@ -49,7 +48,6 @@ impl Pool {
         })
     }
 
-    /// First reads abandoned replies of earlier requests, then the reply to this script.
     pub(crate) fn receive(
         &self,
         connection: &mut Connection,
@@ -85,8 +83,8 @@ impl Pool {
         }
     }
 
-    /// Runs a script by its hash. If the server replies that it lacks the script, sends the text with the same request
-    /// number. If that reply duplicated an earlier error, the late reply to the first request is still accepted.
+    /// After NOSCRIPT, sends the text with the same request number. If NOSCRIPT duplicated an earlier error, the late
+    /// reply to the first request is still accepted.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,
@@ -122,8 +120,7 @@ impl Pool {
         }
     }
 
-    /// Returns the number of a request. If the server runs no scripts, the number also encodes which commands replace the
-    /// script. A request with a `handle` is always sent as a script.
+    /// If the server runs no scripts, the number also encodes which commands replace the script.
     pub(crate) fn number(&self, connection: &mut Connection, call: &Call<'_>) -> i64 {
         let number = connection.number();
         match (self.dialect(), call.script.instead) {
@@ -134,8 +131,7 @@ impl Pool {
         }
     }
 
-    /// Queries whether the server has commands that replace the scripts of token locks. The query tries to delete
-    /// the lock `key` with a random token, which no lock has.
+    /// Tests the commands that replace the scripts of token locks, with a random token that no lock has.
     pub(crate) fn find_dialect(
         &self,
         connection: &mut Connection,

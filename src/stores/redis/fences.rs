@@ -1,5 +1,5 @@
-//! The largest fencing tokens that this client has seen. The client accepts only larger tokens, even after the server has
-//! lost its data.
+//! The largest fencing tokens that this client has seen. The client accepts only larger tokens, even after the server
+//! has lost its data.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -47,11 +47,7 @@ impl Redis {
         }
     }
 
-    /// Notes the token that the server drew for a request. `floor` is the smallest token that the request allowed.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::FenceRegressed`] if the token is below `floor`, so the hold cannot be used.
+    /// `floor` is the smallest token that the request allowed. A hold with a smaller token cannot be used.
     pub(super) fn drawn(&self, claim: &Claim, token: i64, floor: u64) -> Result<u64> {
         let drawn = u64::try_from(token).unwrap_or_default();
         if drawn < floor {

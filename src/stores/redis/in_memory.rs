@@ -1,7 +1,7 @@
 //! A Redis server in this process, for tests. A test controls the server's clock and injects faults.
 //!
-//! A request runs on the thread that writes it. Replies go through a socket pair, so a client reads, polls and subscribes
-//! as on a network.
+//! A request runs on the thread that writes it. Replies go through a socket pair, so a client reads, polls and
+//! subscribes as on a network.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Makes all clients renew all holds now.
+    /// A moved clock makes all clients renew all holds.
     pub(crate) fn renew_all(&self) {
         self.timeline.advance(Duration::ZERO);
     }
@@ -197,8 +197,7 @@ impl State {
         let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
         is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
-        // A script that was stopped after running too long may have written. Its error reply would claim the contrary, so
-        // the reply is dropped.
+        // A script that ran too long may have written before it was stopped, so the client gets no error reply.
         is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {
@@ -215,7 +214,7 @@ impl State {
         }
     }
 
-    /// Whether a test drops this message. A dropped message reaches no subscriber.
+    /// A dropped message reaches no subscriber, so `lost` has the last dropped message.
     fn loses(&mut self, bytes: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
         let is_new = lost.as_deref() != Some(bytes);
         if !bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
@@ -253,7 +252,6 @@ impl FarEnd {
 }
 
 impl Link {
-    /// Sends requests. When this returns, the server has executed them.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if !state.connections.contains_key(&self.connection) {
@@ -263,8 +261,7 @@ impl Link {
         Ok(bytes.len())
     }
 
-    /// Called after each read. Sends the replies that did not fit into the socket's buffer before. Fails if the
-    /// connection ended because a reply was dropped.
+    /// Called after each read, because a read makes space in the socket's buffer.
     pub(crate) fn received(&self, received: io::Result<usize>) -> io::Result<usize> {
         let mut state = self.world.state.lock();
         if let Some(end) = state.connections.get_mut(&self.connection) {

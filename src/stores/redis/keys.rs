@@ -22,8 +22,7 @@ pub(super) enum Key {
     BehindVisitor(&'static str),
     /// Like `BehindVisitor`. If a thread reads inside its own write lock, the visitor is the id of its write hold.
     BehindWriter(&'static str),
-    /// `redlatch_condition:{name}:CONDITION:suffix`, where CONDITION is the name of the condition. Without the braces if the
-    /// name of the lock contains `{`.
+    /// `redlatch_condition:{name}:condition` and the suffix, without the braces if the lock's name contains `{`.
     OfCondition(&'static str),
 }
 
@@ -59,7 +58,7 @@ impl Key {
         }
     }
 
-    /// Returns the parts of the key, to be concatenated. For a key of a condition, `visitor` is the condition's name.
+    /// For a key of a condition, `visitor` is the condition's name.
     pub(super) fn pieces<'a>(self, name: &'a str, visitor: &'a str) -> [&'a str; 6] {
         match self {
             Key::Name => ["", "", name, "", "", ""],
@@ -85,10 +84,10 @@ impl Key {
     }
 }
 
-/// Returns what is wrong with the lock name `given`. `full` is the client's prefix, followed by `given`.
+/// `full` is the client's prefix, followed by the lock name `given`.
 ///
-/// A name is refused if its key and its channel are in different Cluster slots. This also holds without a Cluster, so that
-/// a program can always move to a Cluster.
+/// A name is refused if its key and its channel are in different Cluster slots. This also holds without a Cluster, so
+/// that a program can always move to a Cluster.
 pub(super) fn flaw(given: &str, full: &str, channel: Key) -> Option<Error> {
     let reason = if given.is_empty() {
         "it is empty"

@@ -1,8 +1,7 @@
-//! A store on one server as a node of a quorum. The quorum first sends a request to each node, then reads the replies. So
-//! all nodes work at the same time.
+//! A store on one server as a node of a quorum. The quorum first sends a request to each node, then reads the replies.
+//! So all nodes work at the same time.
 //!
-//! If a request needs a second attempt, the reader of its reply blocks until the second reply arrives. The cause may be
-//! an unknown script, or a wrong clock offset.
+//! If a request needs a second attempt, the reader of its reply blocks until the second reply arrives.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,9 +24,7 @@ pub(crate) struct RedisNode {
 }
 
 impl Redis {
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a Cluster, because a failover in a Cluster can lose granted locks.
+    /// Fails for a Cluster, because a failover in a Cluster can lose granted locks.
     pub(crate) fn as_node(self: &Arc<Redis>) -> Result<RedisNode> {
         match &self.topology {
             Topology::One(server) => Ok(RedisNode {
@@ -91,8 +88,7 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// Sends an acquisition if `handle` counts the server's grants. `restored`: the server lost this hold. If the lock is
-    /// free there, the hold begins again with the count of `claim`.
+    /// `restored` means that the server lost this hold.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -20,7 +20,6 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::wait_replicas::Replication;
 
-/// The part of a client's settings that its store needs.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) connection_name: Arc<str>,
@@ -33,10 +32,9 @@ pub(crate) struct Settings {
     pub(crate) access: Access,
     /// The access to the sentinels, if it differs from `access`.
     pub(crate) sentinel_access: Option<Access>,
-    /// Whether connections to the master behind sentinels use TLS. With `None`, they use TLS if connections to the
-    /// sentinels do.
+    /// Whether the master behind sentinels uses TLS. With `None`, the master uses TLS if the sentinels do.
     pub(crate) master_tls: Option<bool>,
-    /// The default lease: the lease of locks that the watchdog renews.
+    /// The lease of locks that the watchdog renews.
     pub(crate) lease: Duration,
     /// The credentials for the master behind sentinels.
     pub(crate) credentials: Option<Credentials>,
@@ -99,7 +97,6 @@ impl Redis {
         Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
-    /// Opens a store on a master and its replicas at fixed addresses.
     pub(crate) fn replicas(urls: &[String], settings: &Settings) -> Result<Redis> {
         let setting = "the addresses of a master and its replicas";
         let (_, addresses) = addresses(urls, setting, settings, &settings.access)?;
@@ -108,7 +105,6 @@ impl Redis {
         Ok(Redis::on(Arc::new(connector), database, settings))
     }
 
-    /// Opens a store on the master with this `name` at the sentinels.
     pub(crate) fn sentinel(name: &str, urls: &[String], settings: &Settings) -> Result<Redis> {
         let invalid = |setting, reason: &str| Err(Error::config(setting, reason));
         if name.is_empty() {
@@ -160,7 +156,7 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
-            // If too few replicas acknowledge an acquisition, the client releases the hold. A hand-off cannot be undone.
+            // A hand-off cannot be undone, unlike an acquisition that too few replicas acknowledged.
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };
@@ -211,7 +207,7 @@ fn address(url: &str, settings: &Settings, access: &Access) -> Result<Address> {
         .with_provider(access.provider.as_ref())
 }
 
-/// Parses the addresses of servers that belong together. Returns the first address, and all distinct addresses.
+/// Returns the first address, and all distinct addresses.
 fn addresses(
     urls: &[String],
     setting: &'static str,

@@ -23,7 +23,6 @@ impl Packed<'_> {
         self.text(&[Buffer::new().format(number)]);
     }
 
-    /// Adds parts that are encoded already.
     pub(super) fn encoded(&mut self, parts: &[u8]) {
         self.0.extend_from_slice(parts);
     }

@@ -24,7 +24,6 @@ pub(super) struct Script {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arg {
-    /// The id of the hold (visitor id). The scripts call it the visitor.
     Visitor,
     Successor,
     Lease,

@@ -91,7 +91,6 @@ impl<O> Drop for SentOperation<'_, O> {
 }
 
 impl RedisNode {
-    /// Sends an operation. The caller reads its reply later.
     pub(super) fn carry_out<'a, O: Operation + 'a>(
         &'a self,
         operation: O,
@@ -128,8 +127,7 @@ impl RedisNode {
             Ok(ticket) => ticket,
             Err(fault) => {
                 pool.give_back::<()>(borrowed, &Err(fault.clone()));
-                // The server may have closed an idle connection. Nothing was sent, so the caller may use another
-                // connection.
+                // The server may have closed an idle connection, so the caller may use another connection.
                 return match fault {
                     CallError::NotSent(_) if time::now() < deadline => Pending::NotConnected,
                     fault => Pending::Ready(operation.fail(self, fault, &mut attempts)),

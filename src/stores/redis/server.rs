@@ -17,7 +17,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// `on_move` is set for sharded unlock messages. The subscriber calls it when the server reports that a slot has moved.
+    /// `on_move` is set for sharded unlock messages. The subscriber calls it when the server reports a moved slot.
     pub(super) fn new(
         connector: Arc<dyn Connector>,
         settings: &Settings,
@@ -40,8 +40,7 @@ impl Node {
         }
     }
 
-    /// Connects for renewals at the first hold, or if the idle connection was closed. Connecting only at the first renewal
-    /// could fail: file descriptors may run out, or the name server may be down.
+    /// Connects early. At the first renewal, file descriptors may have run out, or the name server may be down.
     pub(super) fn prepare_renewal(&self, deadline: Instant) {
         if self.renewals.slots.are_none() {
             self.renewals.prepare(deadline);
@@ -52,8 +51,8 @@ impl Node {
         self.pool.connector.master().node()
     }
 
-    /// Runs `talk` on a connection of the pool. If the request was certainly not executed, repeats `talk` until shortly
-    /// before `deadline`. If no other server can take over, repeats only after an error reply or a closed connection.
+    /// Repeats a request that was certainly not executed, until shortly before `deadline`. If no other server can take
+    /// over, repeats only after an error reply or a closed connection.
     pub(super) fn with<T>(
         &self,
         deadline: Instant,

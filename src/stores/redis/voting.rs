@@ -23,11 +23,9 @@ pub(super) fn vote_of(
     }
 }
 
-/// A connection that can send a request at once. In a quorum, also the identity of its server, whose grants count.
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// Borrows a connection that can send a request at once. With a `handle`, fails unless the server is identified and its
-/// grants count.
+/// With a `handle`, fails unless the server is already identified and its grants count.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {

@@ -7,29 +7,26 @@ use redis::Value;
 use crate::ground::time;
 use crate::stores::redis::transport::{CallError, brief};
 
-/// How many replicas have to acknowledge a request, and for how long `WAIT` blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replication {
     pub(crate) replicas: u32,
     pub(crate) timeout: Duration,
 }
 
-/// With the default `hz`, a server checks for expired `WAIT`s every 100 ms. So the reply to `WAIT` may be late by 100 ms.
+/// With the default `hz`, a server checks for expired `WAIT`s every 100 ms, so the reply may be late by 100 ms.
 const LATE_ANSWER: Duration = Duration::from_millis(120);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum ReplicaAck {
     Enough,
     TooFew(u32),
-    /// `WAIT` got no reply in time.
     #[default]
     NoAnswer,
-    /// `WAIT` was refused with this error.
     Refused(String),
 }
 
 impl Replication {
-    /// Encodes a `WAIT` for the writes of this connection. The timeout leaves time to undo the writes before `deadline`.
+    /// Encodes a `WAIT` whose timeout leaves time to undo the writes before `deadline`.
     pub(super) fn question(self, deadline: Instant) -> Vec<u8> {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.saturating_sub(LATE_ANSWER).max(left / 3);

@@ -40,8 +40,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// An acquisition at a node of a quorum. It is sent only if the server has a vote according to `handle`. If `restored` is
-    /// true and the lock is free at this server, the new hold gets the count of `claim`.
+    /// For a node of a quorum. If `restored` is true, a new hold at this server gets the count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -89,8 +88,7 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // An unanswered first acquisition is not repeated. If the first attempt began a hold, some scripts would
-            // refuse the second attempt because of that hold.
+            // Some scripts would refuse a repetition of a first acquisition, if the first attempt has begun a hold.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,

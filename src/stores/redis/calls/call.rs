@@ -33,7 +33,7 @@ pub(in crate::stores::redis) struct Call<'c> {
     pub(super) floor: u64,
     pub(super) step: CountStep,
     pub(super) condition: Option<ConditionCall<'c>>,
-    /// Commands or a script of the user, which run only while the hold exists and before `valid_until`.
+    /// Commands or a script of the user.
     pub(super) work: Option<Work<'c>>,
     pub(in crate::stores::redis) valid_until: Option<BootInstant>,
     /// The fencing token that guards `work` in place of a hold.
@@ -41,18 +41,16 @@ pub(in crate::stores::redis) struct Call<'c> {
     /// Whether a `WAIT` follows this request if the client's setting `wait_replicas` is set.
     pub(in crate::stores::redis) replicates: bool,
     pub(in crate::stores::redis) replication: Option<Replication>,
-    /// The node's handle in a quorum. The request is sent only if the server has a vote according to this handle.
+    /// Only in a quorum: the request is sent only if the handle admits the server.
     pub(in crate::stores::redis) handle: Option<&'c NodeHandle>,
     pub(super) repeat: Repeat,
     /// Whether the script publishes no message. Ignored if messages are sharded.
     pub(super) is_quiet: bool,
     pub(in crate::stores::redis) patience: Duration,
-    /// Whether subscribers can be connected to other nodes than the receiver of the request. `false` if messages are
-    /// sharded.
+    /// Whether subscribers may be connected to other nodes than this server. `false` if messages are sharded.
     pub(in crate::stores::redis) is_in_cluster: bool,
 }
 
-/// When an unanswered request is sent again.
 #[derive(Clone, Copy)]
 pub(super) enum Repeat {
     Never,
@@ -70,8 +68,7 @@ pub(super) enum Repeat {
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.
     pub(in crate::stores::redis) expiry: i64,
-    /// Only in a quorum: the identity of the checked server. If another server took over its address, that server refuses
-    /// the request.
+    /// Only in a quorum: the identity of the checked server. Any other server refuses the request.
     pub(in crate::stores::redis) voting: Option<&'a Identity>,
 }
 
@@ -131,7 +128,6 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// Returns the call for a server with sharded messages.
     pub(in crate::stores::redis) fn for_shards(self) -> Call<'c> {
         // Guarded work publishes no unlock message.
         if self.work.is_some() {
@@ -145,8 +141,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The keys of the script. A query stores no reply, so it omits the key of the stored reply. With this key, which
-    /// is missing, a Cluster node would refuse the query while the slot moves.
+    /// A query stores no reply, so its request omits the key of the stored reply. While a slot moves, a Cluster node
+    /// refuses a request with several keys if one key is missing.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();
@@ -252,8 +248,7 @@ fn word_of(step: CountStep) -> &'static str {
     }
 }
 
-/// Encodes one call of `script` for all of `calls`: all keys, all arguments, the parts of `limit`, and `number`. The reply
-/// repeats `number`.
+/// Encodes one call of `script` for all of `calls`. The reply repeats `number`.
 pub(in crate::stores::redis) fn pack(
     script: &Script,
     calls: &[Call<'_>],

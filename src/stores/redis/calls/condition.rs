@@ -1,4 +1,4 @@
-//! Operations on a condition: enlist, query, leave, signal.
+//! Operations on a condition.
 
 use std::sync::Arc;
 

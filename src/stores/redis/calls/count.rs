@@ -22,8 +22,8 @@ pub(crate) struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// The server refuses attempts that arrive well after `deadline`. It stores the reply for longer, so that a repeated
-    /// attempt gets the same reply.
+    /// The server refuses attempts that arrive well after `deadline`. The server stores the reply for longer, so that a
+    /// repeated attempt gets the same reply.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let (script, reason) = match op.step {
@@ -52,7 +52,6 @@ impl Operation for Count<'_> {
             lease: self.remembered,
             step: op.step,
             successor: op.permit,
-            // The server replies to the second attempt with the stored reply to the first.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::in_layout(
                 self.layout,

@@ -1,5 +1,5 @@
-//! Guarded work: commands or a script of the user that the server runs only if the hold or the fence allows it. The check
-//! and the work are one atomic step.
+//! Guarded work: commands or a script of the user that the server runs only if the hold or the fence allows it. The
+//! check and the work are one atomic step.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -23,19 +23,17 @@ use crate::stores::redis::transport::{CallError, brief, plain};
 
 const FENCE: Key = Key::Prefix("redlatch_fence");
 
-/// The script of guarded work with a fence in place of a hold.
 static FENCED: LazyLock<Script> = LazyLock::new(|| {
     let args = &[Arg::Fence, Arg::Check, Arg::Work];
     Script::new(&GUARDED.text, &[FENCE], args).expiring()
 });
 
-/// How often the client checks whether the hold was renewed.
 const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// Puts the user's script into the guarding script, as a function. An extra `end` in the user's script closes this function
-/// early, and the code after it runs unguarded. So the docs of `Guard::eval` forbid scripts from untrusted input.
+/// Puts the user's script as a function into the guarding script. An extra `end` closes this function early, and the
+/// code after it runs unguarded. So the docs of `Guard::eval` forbid scripts from untrusted input.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
@@ -76,8 +74,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// Called if the server refused the work as late. After the first refusal, the work is sent again. If the hold's validity
-    /// ends before the deadline, a second refusal returns the pause before the next check for a renewal.
+    /// A stale clock offset explains only the first refusal. If the hold's validity ends before the deadline, a later
+    /// refusal returns the pause before the next check for a renewal.
     fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)
@@ -181,7 +179,6 @@ impl Operation for Guarded<'_> {
         Err(redis.unknown(self.lock(), visitor, operation, fault.into_reason()))
     }
 
-    /// Returns an error that names the keys of the work, or reports that the user's script does not compile.
     fn refused(&self, redis: &Redis, fault: CallError, _: Instant) -> Error {
         let lock = self.lock();
         let CallError::Server(text) = &fault else {
@@ -235,7 +232,6 @@ impl Redis {
         operation.run(self, deadline)
     }
 
-    /// Runs `work` unless the resource has seen a larger fencing token.
     pub(crate) fn write_fenced(
         &self,
         resource: &Arc<str>,

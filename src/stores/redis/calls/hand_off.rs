@@ -24,7 +24,7 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            // A repeated request finds the result of the first. If no request was sent, the caller sends a release instead.
+            // A repeated request finds the result of the first. The caller replaces an unsent request by a release.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
         }

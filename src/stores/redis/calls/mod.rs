@@ -45,7 +45,7 @@ pub(super) use resolve::Resolve;
 
 const CORRECTIONS: u32 = 3;
 
-/// How many times a request is repeated if its connection is cut. A server that shuts down cuts several connections in a row.
+/// A server that shuts down cuts several connections in a row.
 const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";

@@ -11,7 +11,6 @@ use crate::stores::redis::transport::CallError;
 
 pub(crate) struct Release<'a> {
     pub(crate) claim: &'a Claim,
-    /// Whether the script publishes no unlock message. Ignored if messages are sharded.
     pub(crate) is_quiet: bool,
 }
 
@@ -38,8 +37,7 @@ impl Operation for Release<'_> {
                 events::waiters_not_told(&claim.name, &text_of(error));
                 Outcome::Done(Released::default())
             }
-            // An unanswered earlier attempt may have released the hold. In any case the hold is gone, so the release counts
-            // as done.
+            // An unanswered earlier attempt may have released the hold. In any case, the hold is gone.
             (_, Some(0), Some(_)) if attempts.earlier_sent_since.is_some() => {
                 Outcome::Done(Released::default())
             }
@@ -54,8 +52,8 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// Returns how many of the `receivers` of a message are other processes. Adds the waiters of this process that wait for
-    /// several locks at once. If the server cannot count receivers (-1), returns 1.
+    /// Returns how many other processes received the message, plus the waiters of this process that wait for several
+    /// locks at once. `receivers` is -1 if the server cannot count them.
     pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;

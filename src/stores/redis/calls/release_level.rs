@@ -40,8 +40,7 @@ impl Operation for ReleaseLevel<'_> {
         }
         let claim = self.count.claim;
         Ok(match attempts.replicas_missing() {
-            // A retryable error would say that nothing was done. But the master released the level, so the outcome is
-            // unknown.
+            // A retryable error would say that nothing was done, but the master released the level.
             Some(replica_ack) => {
                 redis.not_known(claim, "release", redis.half_done(&replica_ack), attempts)
             }

@@ -34,7 +34,7 @@ impl Redis {
                 let reply = node.pool.eval(connection, call, Limit::default(), deadline);
                 return reply.map(|(reply, _)| reply);
             }
-            // Another connection may lead to another server. So a quorum identifies the server on this connection.
+            // Another connection may lead to another server, so the server is identified on this connection.
             let voting = match call.handle {
                 Some(handle) => match vote_of(connection, handle, deadline)? {
                     Ok(identity) => Some(identity),
@@ -63,7 +63,6 @@ impl Redis {
     }
 }
 
-/// Notes the server time that a reply contains.
 pub(in crate::stores::redis) fn note_in(
     connection: &mut Connection,
     reply: &Value,
@@ -99,12 +98,11 @@ impl Attempts {
         }
     }
 
-    /// Notes that the last attempt did not run. Earlier attempts may have run.
     pub(crate) fn last_did_not_run(&mut self) {
         self.sent_since = self.earlier_sent_since;
     }
 
-    /// Notes that the last attempt got no reply, and that another attempt follows.
+    /// Called only if another attempt follows.
     pub(crate) fn last_is_unanswered(&mut self) {
         self.earlier_sent_since = Some(*self.sent_since.get_or_insert_with(BootInstant::now));
     }
@@ -113,13 +111,12 @@ impl Attempts {
         self.sent_since.is_some()
     }
 
-    /// An earlier attempt that got no reply may still run. If there is one, returns it as an in-doubt request for `claim`.
+    /// Returns the in-doubt request of an earlier attempt that got no reply and may still run.
     pub(super) fn leftover(&self, claim: &Claim) -> Option<InDoubt> {
         let earlier = self.earlier_sent_since;
         earlier.map(|_| claim.in_doubt(self.not_after))
     }
 
-    /// Returns `Some` if too few replicas acknowledged the last attempt.
     pub(super) fn replicas_missing(&self) -> Option<ReplicaAck> {
         let replica_ack = self.replica_ack.as_ref();
         let is_missing = |it: &&ReplicaAck| **it != ReplicaAck::Enough;

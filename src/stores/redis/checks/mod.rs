@@ -66,8 +66,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
     Ok(all)
 }
 
-/// The outer error is a failure of the connection. The inner error is the error reply of a server that does not report its
-/// state.
+/// The outer error is a fault of the connection. The inner error is an error reply to `INFO`.
 fn check_node(
     lock: &Arc<str>,
     node: &Node,

@@ -14,8 +14,7 @@ use crate::stores::redis::transport::{
     CallError, Connection, encode, lacks, lacks_eval, lacks_evalsha,
 };
 
-/// Returns the effect of a missing right. Returns `None` if locks cannot be acquired, renewed or released without this
-/// right.
+/// Returns `None` if locks cannot be acquired, renewed or released without this right.
 pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
     Some(match right {
         "+subscribe" | "+ssubscribe" => "no message wakes its waiters, so they poll once a second",
@@ -31,7 +30,6 @@ pub(super) fn effect_of_lacking(right: &str) -> Option<&'static str> {
 
 const CODE: &str = "rights";
 
-/// Tests the rights that `Client::lock` needs.
 pub(super) fn find(
     found: &mut Findings,
     lock: &Arc<str>,
@@ -158,12 +156,7 @@ fn refused(
     }
 }
 
-/// Tests the rights that no script can test. Adds the missing rights to `missing`. Uses a new connection, because messages
-/// may arrive on it.
-///
-/// # Errors
-///
-/// Returns the fault of the connection. If a command got no reply, also returns this command.
+/// Uses a new connection, because messages may arrive on it. An error has the command that got no reply, if any.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,

@@ -98,7 +98,6 @@ pub(super) fn find(
     }
     find_eviction(found, info);
     find_persistence(found, info, settings);
-    // The findings about replication concern only a master.
     if info.field("role").is_none_or(|role| role == "master") {
         replicas::find(found, info, settings, client);
     }

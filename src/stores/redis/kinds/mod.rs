@@ -27,15 +27,12 @@ pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
 use wakes::{wakes_all, wakes_as_many, wakes_one};
 
-/// The layout of one kind of lock in Redis: its keys, channels and scripts.
-///
-/// For one operation, the client reads the replies for all kinds in the same way.
+/// The client reads the replies to an operation in the same way for all kinds.
 pub(super) struct Layout {
     pub(super) channel: Key,
     /// The channel of a single waiter in the queue. `None` if all waiters share `channel`.
     pub(super) place_channel: Option<Key>,
-    /// Returns how many waiters of this client are woken by a message with this text. `None` if a release publishes no
-    /// message. In this case, waiters poll.
+    /// Returns how many waiters of this client a message wakes. `None` if no message is published and waiters poll.
     pub(super) wakes: Option<fn(&str) -> usize>,
     /// The name of this kind in `rights.lua` and `guarded.lua`.
     pub(super) rights: &'static str,
@@ -92,7 +89,6 @@ pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])
 });
 
-/// Runs guarded work: commands or a script of the user, if the hold exists.
 pub(super) static GUARDED: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("guarded.lua");
     expiring(text, &[Key::Name], &[Visitor, Check, Work])
@@ -145,7 +141,6 @@ impl Layout {
     }
 }
 
-/// Returns what is wrong with the lock name `given`. `full` is the client's prefix, followed by `given`.
 pub(crate) fn flaw(kind: Kind, given: &str, full: &str) -> Option<Error> {
     keys::flaw(given, full, Layout::of(kind).channel)
 }

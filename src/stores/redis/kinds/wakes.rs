@@ -6,7 +6,6 @@ pub(super) fn wakes_as_many(words: &str) -> usize {
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
 }
 
-/// A message of an exclusive lock wakes one waiter.
 pub(super) fn wakes_one(words: &str) -> usize {
     match words {
         // As in Redisson, "1" wakes all waiters.

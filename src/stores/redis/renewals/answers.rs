@@ -59,8 +59,8 @@ impl Renewals<'_> {
         Ok(())
     }
 
-    /// Reads the reply to one call of the script, which renews one part of the batch. If the call was in time, the
-    /// server has renewed each claim of the part for its whole lease, except for the claims that the reply lists.
+    /// If the call was in time, the server has renewed each claim of the part for its whole lease, except for the
+    /// claims that the reply lists.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);
@@ -69,7 +69,7 @@ impl Renewals<'_> {
         let items = match reply {
             Value::Array(items) if integer_at(reply, 1) == Some(1) => items.as_slice(),
             _ => {
-                // The request was late. The reply has corrected the cached clock offset, so the claims get another round.
+                // The request was late. The reply has corrected the clock offset, so the claims get another round.
                 let again = OpenClaim {
                     asked: one.batch.asked(),
                     ..OpenClaim::default()
@@ -156,8 +156,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// After a fault, the outcome of claims without a reply is unknown. After a timeout the connection is kept, because
-    /// connecting to a distant server may take too long.
+    /// After a timeout the connection is kept, because connecting to a distant server may take too long.
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
         let outcome = one.fault.map_or(read, Err);

@@ -17,7 +17,6 @@ use crate::stores::redis::wait_replicas::Replication;
 /// with more permits gets a call of its own.
 const RENEWED_AT_ONCE: usize = 100;
 
-/// Returns how many permits with ids the claim has; 1 for other kinds.
 fn permits_of(claim: &Claim) -> usize {
     match claim.kind.rules().has_ids {
         true => (claim.visitor.as_str().len() / ID_LENGTH).max(1),
@@ -52,7 +51,7 @@ impl Deref for Server<'_> {
 }
 
 impl<'a> Server<'a> {
-    /// Returns the server of this lock. `None` if no master is known for its slot.
+    /// `None` if no master is known for the slot of the lock.
     pub(super) fn of(topology: &'a Topology, lock: &str) -> Option<Server<'a>> {
         match topology {
             Topology::One(node) => Some(Server::One(node)),
@@ -121,7 +120,6 @@ impl<'a> Batch<'a> {
         self.parts.get(part).map_or(&[], Vec::as_slice)
     }
 
-    /// After the redirection `ASK`: the node that received the batch in place of the slot's master.
     pub(super) fn asked(&self) -> Option<Arc<Shard>> {
         self.server.shard().filter(|_| self.is_asking).cloned()
     }

@@ -3,8 +3,7 @@
 //! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then
 //! reads the replies. So all servers work at the same time. For a quorum node, the first replies are read later.
 //!
-//! A claim gets another round if its request was redirected or late, if its batch was refused or did not find it, or if
-//! the server needs the other form of the script (text or hash). An unsent claim usually gets another round, too.
+//! A claim gets another round if a changed request may succeed, for example at another node or outside of a batch.
 
 mod answers;
 mod batch;
@@ -32,15 +31,14 @@ use crate::stores::redis::transport::{Borrowed, CallError, Connection, NotReady,
 use crate::stores::redis::voting::borrow_voting;
 use batch::{Batch, Expected, OpenClaim, SentBatch, Server};
 
-/// How many times a claim may be sent in one call of `renew`.
 const ROUNDS: u32 = 6;
 
-/// The server did not find the claim in a batch. A proxy may have sent the whole batch to the server of the first key.
+/// A proxy may send a whole batch to the server of its first key, which lacks the other keys.
 const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
 pub(super) struct Renewals<'a> {
     redis: &'a Redis,
-    /// The node's handle in a quorum. Renewals are sent only if this handle counts the server's grants.
+    /// Only in a quorum: renewals are sent only if the handle admits the server.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -90,7 +88,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Notes that the outcome of these claims is unknown. With `again`, the claims get another round.
+    /// With `again`, the claims get another round.
     fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&OpenClaim>) {
         for index in indices {
             self.note(*index, Renewal::Unknown(reason.to_owned()));
@@ -107,14 +105,14 @@ impl<'a> Renewals<'a> {
         let is_cluster = matches!(self.redis.topology, Topology::Cluster(_));
         let count = batches.len();
         for (index, batch) in batches.into_iter().enumerate() {
-            // In a Cluster, the unsent batches share the time until the deadline. One more share is for reading replies.
+            // In a Cluster, the unsent batches and the reading of replies share the time until the deadline.
             let shares = if is_cluster { count - index + 1 } else { 1 };
             let by = share(self.deadline, shares);
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // In a Cluster, the slot may get another master before the next round. A node of a quorum may connect in
-                    // the background. In both cases, the claims get another round.
+                    // In a Cluster, the slot may get another master before the next round. A node of a quorum may
+                    // connect in the background.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);
@@ -149,10 +147,8 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Borrows a connection for renewals. In a quorum, fails if the server's grants do not count.
     fn connection(&self, server: &Node, deadline: Instant) -> Result<Borrowed, CallError> {
         let Some(handle) = self.handle else {
-            // If no connection for renewals is available, a connection for requests is used.
             return server
                 .renewals
                 .borrow(deadline)
@@ -174,8 +170,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Groups the claims by server and slot. The first round omits claims whose node may no longer be the master, because
-    /// refreshing the slot map takes time.
+    /// Refreshing the slot map takes time, so the first round omits claims whose node may no longer be the master.
     fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
         let (topology, claims) = (&self.redis.topology, self.claims);
         let open = std::mem::take(&mut self.open);

@@ -7,11 +7,7 @@ use crate::store::Connected;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
-/// Returns the connected processes that use this library. The result is empty if the user has no right to `CLIENT LIST`.
-///
-/// # Errors
-///
-/// Returns only faults after which the connection cannot be used.
+/// Returns an empty list if the user lacks the right to `CLIENT LIST`. After an error, the connection is unusable.
 pub(super) fn of_this_library(
     connection: &mut Connection,
     deadline: Instant,

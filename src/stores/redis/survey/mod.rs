@@ -1,7 +1,7 @@
 //! Queries of operators about one lock, and about all locks with a prefix.
 //!
 //! The queries write nothing and run no script, because the server may be in trouble. Masters are scanned one after the
-//! other with `SCAN`, because `KEYS` blocks a server. A large hash is read only if its `mode` is that of a read-write lock.
+//! other with `SCAN`, because `KEYS` blocks a server.
 
 mod connected;
 mod queries;
@@ -36,7 +36,7 @@ impl Redis {
                 Form::Text => queries.strings(one, true, false)?,
                 Form::Number => queries.strings(one, false, true)?,
             };
-            // If `others` has an entry, the key is no lock, or the server refused a query. The slot may have moved.
+            // If the slot has moved, `with` follows the redirection in this error.
             match looked.others.into_iter().next() {
                 Some((_, text)) => Err(CallError::Server(text)),
                 None => Ok(looked.found),
@@ -116,7 +116,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns the connection's generation, which changes with the server, and the next cursor, and the next locks.
+/// Returns the connection's generation, the next cursor, and the next locks. The generation changes with the server.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
@@ -145,7 +145,6 @@ fn read_page(
     Ok((generation, next, looked.found))
 }
 
-/// Returns the next cursor and the next keys. If `of_hashes` is true, returns only the keys of hashes.
 fn scan(
     connection: &mut Connection,
     scope: &Scope,

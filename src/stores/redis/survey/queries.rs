@@ -15,7 +15,7 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// The maximum number of reported holders. A hash with more holders is read only if its `mode` is `read` or `write`.
+/// The maximum number of reported holders. Only a read-write lock can have more holders.
 const MOST_HOLDS: usize = 64;
 
 /// `QUEUE` is the queue of a fair lock. `END` is the key whose TTL is the lease of a reader's hold.
@@ -24,7 +24,7 @@ const END: Key = Key::BehindVisitor(":rwlock_timeout:1");
 
 type Names = Vec<Arc<str>>;
 
-/// The reply to one query. `Err` is the text of an error reply.
+/// `Err` is the text of an error reply.
 type QueryReply = Result<Value, String>;
 
 pub(super) struct KeyQueries<'a> {
@@ -35,7 +35,7 @@ pub(super) struct KeyQueries<'a> {
     are_locks: bool,
 }
 
-/// The locks that were found. `others` has rejected keys, each with the reason: no lock, or an error of the server.
+/// `others` has rejected keys, each with the reason: no lock, or an error of the server.
 #[derive(Default)]
 pub(super) struct FoundLocks {
     pub(super) found: Vec<LockInfo>,
@@ -48,7 +48,7 @@ impl FoundLocks {
         self.others.extend(more.others);
     }
 
-    /// Returns the reply about a key. If the server refused only this key, returns `None` and adds the key to `others`.
+    /// If the server refused only this key, returns `None` and adds the key to `others`.
     pub(super) fn usable(
         &mut self,
         name: &Arc<str>,
@@ -56,7 +56,7 @@ impl FoundLocks {
     ) -> Result<Option<Value>, CallError> {
         match answer {
             Ok(value) => Ok(Some(value)),
-            // A missing right to a key concerns only this key. A missing right to a command (`hkeys`) concerns all keys.
+            // A missing right to a command, such as `hkeys`, concerns all keys, not only this key.
             Err(text)
                 if matches!(class_of(&text), ReplyClass::Permission)
                     && !(text.contains("access") && text.contains("key")) =>
@@ -70,7 +70,6 @@ impl FoundLocks {
         }
     }
 
-    /// Returns the next reply, which is about the key `name`. Returns `None` if the server refused this key.
     pub(super) fn next(
         &mut self,
         name: &Arc<str>,
@@ -81,7 +80,6 @@ impl FoundLocks {
     }
 }
 
-/// A hash that is a lock.
 struct Hash {
     name: Arc<str>,
     /// The held side of a read-write lock. `None` for other locks.
@@ -133,7 +131,7 @@ impl<'a> KeyQueries<'a> {
         Ok(answers)
     }
 
-    /// Sends `command` with each key and with `field`. Returns the keys whose reply was no error, with the replies.
+    /// Returns the keys whose reply was no error, with the replies.
     pub(super) fn query_each(
         &mut self,
         command: &Cmd,
@@ -168,7 +166,7 @@ impl<'a> KeyQueries<'a> {
         Ok([hashes, strings])
     }
 
-    /// Returns the locks among these hashes. The values of a hash are read only if a lock can have such fields.
+    /// Values may be large, so they are read only if a lock can have the fields.
     pub(super) fn hashes(&mut self, names: Names) -> Result<FoundLocks, CallError> {
         let mut looked = FoundLocks::default();
         let (mut small, mut large) = (Vec::new(), Vec::new());
@@ -189,7 +187,6 @@ impl<'a> KeyQueries<'a> {
                 _ => looked.others.push((name, super::NO_LOCK.to_owned())),
             }
         }
-        // Only a read-write lock can have so many holds.
         let mode = Some("mode");
         for (name, mode) in self.query_each(&redis::cmd("HGET"), large, mode, &mut looked)? {
             match &*text_of(&mode) {
@@ -210,7 +207,6 @@ impl<'a> KeyQueries<'a> {
         Ok(looked)
     }
 
-    /// Queries the TTLs, fencing tokens and subscribers of the locks, and adds the locks to `looked`.
     fn complete(&mut self, hashes: Vec<Hash>, looked: &mut FoundLocks) -> Result<(), CallError> {
         let (is_sharded, mut listeners) = (self.node.pool.is_sharded, redis::cmd("PUBSUB"));
         listeners.arg(if is_sharded { "SHARDNUMSUB" } else { "NUMSUB" });
@@ -234,7 +230,6 @@ impl<'a> KeyQueries<'a> {
         for hash in hashes {
             let life = looked.next(&hash.name, &mut answers)?;
             let life = life.as_ref().map_or(-2, number_of);
-            // Errors in the following replies are ignored.
             let mut next = || answers.next().and_then(Result::ok);
             // The reply is the channel and the number of its subscribers.
             let listening = next().as_ref().and_then(|it| item_at(it, 1).map(number_of));
@@ -280,12 +275,10 @@ pub(super) fn about(query: &Cmd, key: &str) -> Cmd {
     query
 }
 
-/// Returns -2 if the reply is not a number.
 pub(super) fn number_of(value: &Value) -> i64 {
     text_of(value).parse().unwrap_or(-2)
 }
 
-/// Whether a lock can have this field. If `is_lock` is true, fields of holds may have client ids that are not UUIDs.
 fn is_of_a_lock(field: &str, is_lock: bool) -> bool {
     let has_number = |(_, rest): (&str, &str)| rest.starts_with(|sign: char| sign.is_ascii_digit());
     let is_hold = |field: &str| is_lock && field.split_once(':').is_some_and(has_number);

@@ -18,7 +18,6 @@ const OWNERS: Key = Key::Prefix("redlatch_sc");
 const IDS: Key = Key::Suffix("timeout");
 
 impl KeyQueries<'_> {
-    /// Returns the locks among these strings: token locks if `has_tokens`, and counters if `has_counters`.
     pub(super) fn strings(
         &mut self,
         names: Vec<Arc<str>>,

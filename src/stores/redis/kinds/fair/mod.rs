@@ -1,8 +1,7 @@
-//! The fair lock: first come, first served.
+//! The fair lock. Its waiters form a queue on the server, and each waiter has its own channel.
 
 use super::*;
 
-/// The waiters form a queue on the server. Each waiter has its own channel.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     let acquire = include_str!("acquire.lua");
     let asked = &[

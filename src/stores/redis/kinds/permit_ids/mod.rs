@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// Differs from the layout of semaphores without ids: the set of taken permits is Redisson's set, and contains ids instead
-/// of owners.
+/// Unlike in a semaphore without ids, the set of taken permits is Redisson's set, and has ids instead of owners.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// Permits cannot be inspected, re-entered or handed off. For these operations, the layout has the scripts of the plain
-/// lock.
+/// Permits cannot be inspected, re-entered or handed off. The scripts for these operations are placeholders.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),
@@ -20,6 +19,5 @@ pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     ..Layout::plain()
 });
 
-/// The sorted set of the owners of taken permits.
 const OWNERS: Key = Key::Prefix("redlatch_sc");
 const OWNED: &[Key] = &[Key::Name, OWNERS];

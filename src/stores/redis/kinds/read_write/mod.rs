@@ -11,8 +11,7 @@ fn of_side(side: &'static str) -> Layout {
     let force_release = include_str!("force_release.lua");
     Layout {
         channel: Key::Prefix("redisson_rwlock"),
-        // A message wakes all subscribed waiters of this client: all waiting readers and the first waiting writer.
-        // Other writers do not subscribe.
+        // The client's waiting readers and its first waiting writer subscribe. A message wakes all subscribers.
         wakes: Some(|_| usize::MAX),
         rights: side,
         acquire: expiring(include_str!("acquire.lua"), WITH_WRITER, asked),

@@ -1,8 +1,8 @@
-//! Token locks on a server without scripts. Commands replace each script, and their replies are converted to the script's
+//! Token locks on a server without scripts. Commands replace each script. Their replies are converted to the script's
 //! format.
 //!
-//! The server cannot refuse a late command. So a late command can acquire a free lock for one lease, with a token that no
-//! client uses any more. Each request ends with an `ECHO` of its number, which identifies the replies.
+//! The server cannot refuse a late command. So a late command can acquire a free lock for one lease, with a token that
+//! no client uses any more. Each request ends with an `ECHO` of its number, which identifies the replies.
 
 use redis::Value;
 
@@ -51,7 +51,6 @@ impl Dialect {
     }
 }
 
-/// Encodes the dialect and the replaced script in the high bits of a request's number.
 pub(crate) fn numbered(number: i64, dialect: Dialect, step: Instead) -> i64 {
     number | (dialect as i64 | (step as i64) << 2) << NUMBER_BITS
 }
@@ -73,8 +72,7 @@ fn asked(number: i64) -> Option<(Dialect, Instead)> {
     Some((dialect, step))
 }
 
-/// Encodes the commands that replace the script of `call`. Returns `false` if `number` stands for a request that is sent as
-/// a script.
+/// Returns `false` if `number` stands for a request that is sent as a script.
 pub(crate) fn pack(call: &Call<'_>, number: i64, into: &mut Vec<u8>) -> bool {
     let Some((dialect, step)) = asked(number) else {
         return false;
@@ -109,8 +107,8 @@ impl Answers {
         asked(number).is_some()
     }
 
-    /// Adds the next reply. After the last reply, returns the reply that the replaced script would give. The `bool` is true
-    /// if the echo failed, or if replies to other requests arrived before.
+    /// After the last reply, returns the reply that the replaced script would give. The `bool` is true if the echo
+    /// failed, or if replies to other requests arrived before.
     pub(crate) fn add(
         &mut self,
         number: i64,
