@@ -1,7 +1,7 @@
 //! `redlatch __child`: the process that later executes the command.
 //!
-//! This process asks the kernel for a signal when redlatch dies. `fork` would clear such a request, so the process that
-//! calls `exec` has to make it.
+//! This process asks the kernel for a signal when redlatch dies. `fork` clears such a request, so the process that
+//! calls `exec` has to make the request.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,18 +16,15 @@ use crate::gate::GateWaiter;
 use crate::output::note;
 use crate::stderr;
 
-/// The first argument of this process.
 pub(crate) const CHILD: &str = "__child";
 
-/// How long printing why the command was not started may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Encodes the signal that an orphaned command gets. 0 stands for none.
+/// 0 stands for no signal.
 pub(crate) fn encode_signal(orphan: Option<Signal>) -> String {
     orphan.map_or(0, Signal::as_raw).to_string()
 }
 
-/// Decodes the result of `encode_signal`.
 pub(crate) fn decode_signal(word: &str) -> Option<Signal> {
     word.parse().ok().and_then(Signal::from_named_raw)
 }

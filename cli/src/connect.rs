@@ -80,7 +80,6 @@ pub(crate) struct ConnectArgs {
     command_timeout: Option<Duration>,
 }
 
-/// How the servers belong together.
 enum Topology {
     One,
     Cluster,
@@ -104,7 +103,6 @@ pub(crate) fn secret_variables() -> Vec<&'static str> {
     with_passwords.chain(["REDLATCH_PASSWORD"]).collect()
 }
 
-/// Returns the value of an environment variable. `None` if it is missing or empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -116,7 +114,6 @@ fn duration_variable(name: &str) -> Result<Option<Duration>, Failure> {
     variable(name).map(parse).transpose()
 }
 
-/// Returns the number of an argument. Without the argument, returns the number of the variable.
 fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure> {
     let parse = |text: String| {
         text.parse()
@@ -128,7 +125,6 @@ fn number_setting(given: Option<u32>, name: &str) -> Result<Option<u32>, Failure
     }
 }
 
-/// Parses a time such as `500ms`, `30s`, `5m`, `2h` or `1d`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("{text:?} is not a time; write 500ms, 30s, 5m, 2h or 1d");
     let at = text
@@ -167,7 +163,7 @@ impl ConnectArgs {
         Ok(matches!(self.mode()?, Topology::Redlock))
     }
 
-    /// Creates the clients. Only clients of a quorum connect here.
+    /// Only clients of a quorum connect here.
     pub(crate) fn open(&self) -> Result<Backend, Failure> {
         for url in self.url.iter().chain(&self.nodes) {
             if url::has_password(url) {
@@ -273,7 +269,7 @@ impl ConnectArgs {
         })
     }
 
-    /// Returns the URLs of the servers. Arguments override variables.
+    /// Arguments override variables.
     fn urls(&self, mode: &Topology) -> Result<Vec<String>, Failure> {
         if self.url.is_some() && (self.url_file.is_some() || !self.nodes.is_empty()) {
             return Err(Failure::usage(

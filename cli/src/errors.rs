@@ -18,7 +18,6 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Why redlatch failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: &'static str,
@@ -67,7 +66,6 @@ impl Failure {
         }
     }
 
-    /// Returns `code` if the output was written, or if its reader has closed the pipe.
     pub(crate) fn exit_with(printed: Result<(), Failure>, code: u8) -> Result<ExitCode, Failure> {
         match printed {
             Err(failure) if !failure.is_silent => Err(failure),
@@ -115,7 +113,6 @@ impl Failure {
         self.report(Format::Text);
     }
 
-    /// Prints the failure on stderr. Returns the exit code.
     pub(crate) fn report(&self, format: Format) -> ExitCode {
         if !self.is_silent {
             let line = match format {

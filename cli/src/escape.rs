@@ -1,7 +1,6 @@
 //! Escapes text for terminals.
 
-/// Escapes control characters and invisible characters. Other programs choose lock names, and a terminal must not interpret
-/// them.
+/// Other programs choose lock names. A terminal must not interpret control characters in these names.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -18,7 +18,7 @@ use rustix::net::{
 pub(crate) struct Gate(UnixStream);
 
 impl Gate {
-    /// Creates a closed gate. The `Stdio` is for the process that waits at it.
+    /// The `Stdio` is for the process that waits at the gate.
     pub(crate) fn new() -> io::Result<(Gate, Stdio)> {
         let (ours, its) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -43,7 +43,7 @@ impl Gate {
         }
     }
 
-    /// Whether the process executed the command. May be called only after the process has ended.
+    /// May be called only after the process has ended.
     pub(crate) fn was_command_executed(&self) -> bool {
         let mut reports = [0; 2];
         // The process sends one byte before `exec`, and a second byte if `exec` failed.

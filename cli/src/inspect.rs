@@ -33,7 +33,6 @@ pub(crate) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     Failure::exit_with(printed, code)
 }
 
-/// Describes a lock in lines of text.
 pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
     let job = marked_job(name, info).map(escape);
     let mut lines = vec![escape(name)];

@@ -175,7 +175,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the requested help. If no help was requested, prints one line about the wrong arguments.
+/// clap reports requested help as an error, too.
 fn argument_error(arguments: &[OsString], error: &clap::Error) -> ExitCode {
     let is_help = matches!(
         error.kind(),

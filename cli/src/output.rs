@@ -96,7 +96,6 @@ pub(crate) fn text(line: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{line}").map_err(|error| Failure::output(&error))
 }
 
-/// Prints a message on stderr that is not a failure.
 pub(crate) fn note(text: &str) {
     stderr::print(format!("redlatch: {}\n", escape(text)));
 }
@@ -161,7 +160,6 @@ pub(crate) fn mark(left: Option<Duration>) -> String {
     )
 }
 
-/// Pads the cells of each column to the width of the widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let length = |cell: &String| cell.chars().count();

@@ -23,7 +23,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. On Linux, a signal that was ignored at start, as under nohup, stays ignored.
+    /// A signal that was ignored at start, as under nohup, stays ignored.
     pub(crate) fn install() -> Result<Signals, Failure> {
         let failed = |error| Failure::usage(format!("cannot install signal handlers: {error}"));
         let ignored = ignored("self");
@@ -71,7 +71,6 @@ impl Signals {
         u8::try_from(number).ok().filter(|number| *number > 0)
     }
 
-    /// Like `ending`, for another thread. 0 if there was no such signal.
     pub(crate) fn ending_number(&self) -> Arc<AtomicI32> {
         Arc::clone(&self.ending)
     }

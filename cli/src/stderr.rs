@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// The capacity of the queue of messages. If it is full, messages are dropped.
+/// If the queue is full, messages are dropped.
 const CAPACITY: usize = 64;
 
 /// The queue of the writer thread. Unset before `detach` is called.
@@ -15,7 +15,6 @@ static WRITER: OnceLock<Sender<Request>> = OnceLock::new();
 
 enum Request {
     Write(String),
-    /// The thread reports that all earlier messages are written.
     Flush(Sender<()>),
 }
 
@@ -45,7 +44,6 @@ fn write_now(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints a message. A failure is ignored.
 pub(crate) fn print(text: String) {
     match WRITER.get() {
         Some(writer) => drop(writer.try_send(Request::Write(text))),
@@ -53,7 +51,6 @@ pub(crate) fn print(text: String) {
     }
 }
 
-/// Waits until all messages are written, but at most for `timeout`.
 pub(crate) fn flush(timeout: Duration) {
     let Some(writer) = WRITER.get() else { return };
     let deadline = Instant::now() + timeout;

@@ -81,7 +81,7 @@ fn could_be_a_visitor(id: &str) -> bool {
     is_client && parts.next().is_some_and(|it| it.parse::<u64>().is_ok())
 }
 
-/// Returns why the hold was not released. `info` was read before the attempt.
+/// `info` was read before the attempt.
 fn why_not(visitor: &str, info: &LockInfo) -> String {
     if info.holders.iter().any(|it| it.is_visitor(visitor)) {
         return "this hold had already ended; nothing was released".to_owned();
@@ -100,7 +100,7 @@ fn why_not(visitor: &str, info: &LockInfo) -> String {
     }
 }
 
-/// Returns the hold to release. `None` if the lock is free.
+/// `None` if the lock is free.
 fn chosen(args: &UnlockArgs, info: &LockInfo) -> Result<Option<String>, Failure> {
     if let Some(visitor) = &args.holder {
         return Ok(Some(visitor.clone()));

@@ -16,8 +16,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::ground::process;
 use crate::ground::sync::{self, Mutex};
 
-/// The settings that the pools of one client share, and their common thread. The thread lives while one of these pools
-/// exists.
+/// Shared by the pools of one client. The thread lives while one of these pools exists.
 #[derive(Clone)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
@@ -52,7 +51,7 @@ impl PoolSettings {
     }
 }
 
-/// A borrowed slot, which may contain a connection. Dropping the slot returns it to the pool.
+/// A slot may contain a connection. Dropping the slot returns it to the pool.
 pub(crate) type Slot<C> = PooledConnection<Empty<C>>;
 
 pub(crate) struct Slots<C: Send + 'static> {
@@ -112,8 +111,7 @@ impl<C: Send + 'static> Slots<C> {
         if let Ok(slot) = pool.get_timeout(patience()) {
             return Ok(slot);
         }
-        // The pool's thread may be creating a slot, which takes long on a busy machine. The loop waits only for this
-        // creation, and not for slots in use.
+        // The pool's thread may be creating a slot, which takes long on a busy machine.
         for _ in 0..SLOT_POLLS {
             if pool.state().connections >= self.size {
                 break;
@@ -155,7 +153,6 @@ impl<C: Send + 'static> Slots<C> {
         self.state().map_or(0, |it| it.idle_connections)
     }
 
-    /// Returns whether there is no slot: no slot was used yet, or all slots were closed.
     pub(crate) fn are_none(&self) -> bool {
         self.state().is_none_or(|it| it.connections == 0)
     }
@@ -168,8 +165,7 @@ impl<C: Send + 'static> Slots<C> {
         drop(closed);
     }
 
-    /// Ends the effect of [`Slots::close`], so that connections are kept after use. A quorum calls this, because the clients
-    /// of its nodes may have been shut down.
+    /// A quorum reopens its pools, because the clients of its nodes may have been shut down.
     pub(crate) fn reopen(&self) {
         self.is_closed.store(false, Ordering::Relaxed);
     }

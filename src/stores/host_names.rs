@@ -18,7 +18,6 @@ type Addresses = Vec<SocketAddr>;
 
 static LOOKUPS: LazyLock<Arc<Background<Name, Addresses>>> = LazyLock::new(Arc::default);
 
-/// Resolves `host`, and calls `connect` with its addresses and a deadline.
 pub(crate) fn connect<T>(
     host: &str,
     port: u16,

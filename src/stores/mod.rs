@@ -17,8 +17,7 @@ use crate::stores::connection_pool::{Slot, Slots};
 /// half is shorter.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
-/// Returns how long a request with this deadline waits for a connection. The wait ends before the deadline, because a
-/// request sent at the deadline would get no reply in time.
+/// Returns how long a request waits for a connection. A request sent at the deadline would get no reply in time.
 pub(crate) fn patience(deadline: Instant) -> Duration {
     let left = deadline.saturating_duration_since(time::now());
     left - (left / 5).max(REPLY_TIME.min(left / 2))
@@ -27,8 +26,8 @@ pub(crate) fn patience(deadline: Instant) -> Duration {
 /// The pause between two searches for a free connection if no further connection can be made.
 const LIMIT_POLL: Duration = Duration::from_millis(1);
 
-/// Borrows a slot with a connection, after an attempt to connect has failed. If a limit (`maxclients`, open files) was the
-/// reason, waits for the connections in use. The caller has already borrowed `own` of the slots.
+/// Borrows a slot with a connection, after an attempt to connect has failed. At a limit such as `maxclients` or open
+/// files, waits for the connections in use. The caller has already borrowed `own` of the slots.
 pub(crate) fn borrow_connected<C: Send + 'static>(
     slots: &Slots<C>,
     own: u32,

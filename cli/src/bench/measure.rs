@@ -12,7 +12,7 @@ use crate::errors::Failure;
 /// If a hand-off takes longer, the measurement fails.
 const HAND_OFF_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much lost time a late thread makes up for.
+/// A late thread catches up with missed rounds by at most this time.
 const MAX_LAG: Duration = Duration::from_millis(20);
 
 pub(super) struct Bench<'a> {
@@ -62,7 +62,7 @@ struct Pacer<'a> {
 }
 
 impl Pacer<'_> {
-    /// Waits for the next round. Returns `false` if there is none.
+    /// Returns `false` if there is no next round.
     fn wait_for_next(&mut self) -> bool {
         let now = Instant::now();
         let at = self.next;
@@ -70,7 +70,6 @@ impl Pacer<'_> {
             return false;
         }
         self.least = self.least.saturating_sub(1);
-        // A late thread catches up with missed rounds, but by at most `MAX_LAG`.
         self.next = now.checked_sub(MAX_LAG).map_or(at, |least| at.max(least)) + self.each;
         match at.checked_duration_since(now) {
             Some(pause) if !pause.is_zero() => !self.interrupt.wait_timeout(pause),
@@ -110,7 +109,7 @@ impl Bench<'_> {
         Ok(Samples::new(1, times, begun.elapsed()))
     }
 
-    /// Measures pairs of lock and unlock. Each thread has a lock of its own.
+    /// Each thread has a lock of its own.
     pub(super) fn pairs(&self, threads: u32) -> Result<Samples, Failure> {
         let begun = Instant::now();
         let done: Result<Vec<_>, Failure> = thread::scope(|scope| {
@@ -144,7 +143,7 @@ impl Bench<'_> {
         Ok(times)
     }
 
-    /// Locks and unlocks. Returns `false` if a signal interrupted the wait.
+    /// Returns `false` if a signal interrupted the wait.
     fn pair(&self, lock: &Lock) -> Result<bool, Failure> {
         match lock.lock_interruptibly(self.interrupt) {
             Ok(()) => {
@@ -206,7 +205,7 @@ fn thread_panicked() -> Failure {
     Failure::usage("a thread of the measurement panicked; report this as a defect of redlatch")
 }
 
-/// Waits for the lock. Returns when it was acquired.
+/// Returns the time of the acquisition.
 fn take(lock: &Lock) -> Result<Instant, Failure> {
     if !lock.try_lock_for(HAND_OFF_TIMEOUT)? {
         return Err(Failure::usage(
@@ -219,7 +218,6 @@ fn take(lock: &Lock) -> Result<Instant, Failure> {
     Ok(taken)
 }
 
-/// Returns when a thread of the other client waits and has subscribed.
 fn until_waiting(backend: &Backend, interrupt: &Interrupt) {
     let begun = Instant::now();
     while backend.waiter_count() == 0

@@ -122,7 +122,6 @@ impl AccessArgs {
         self.tls()?.apply(builder)
     }
 
-    /// Whether an argument concerns only the sentinels.
     pub(super) fn has_sentinel_settings(&self) -> bool {
         let paths = [
             &self.sentinel_password_file,
@@ -134,7 +133,6 @@ impl AccessArgs {
             || self.master_tls.is_some()
     }
 
-    /// Applies the settings for the sentinels at these URLs, and for their master.
     pub(super) fn sentinel_settings(
         &self,
         mut builder: Builder,

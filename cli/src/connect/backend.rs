@@ -16,7 +16,6 @@ pub(crate) struct Backend {
     pub(super) title: String,
     /// The hosts of the URLs, without secrets.
     pub(super) hosts: Vec<String>,
-    /// The hosts that are reached in plain text over a network.
     pub(super) plain_text_hosts: Vec<String>,
 }
 
@@ -25,7 +24,6 @@ pub(super) enum Clients {
         client: Client,
         /// Whether the server is MySQL or MariaDB.
         is_database: bool,
-        /// Whether the locks are on several masters.
         is_cluster: bool,
     },
     Quorum {
@@ -55,8 +53,8 @@ impl Backend {
         &self.title
     }
 
-    /// The number of voting servers; 1 without a quorum. If a minority of them is unreachable, the list of locks is
-    /// complete.
+    /// The number of voting servers; 1 without a quorum. If a minority of the servers is unreachable, the list of locks
+    /// is complete.
     pub(crate) fn node_count(&self) -> usize {
         match &self.source {
             Clients::One { .. } => 1,
@@ -131,7 +129,6 @@ impl Backend {
         self.uses_token_locks
     }
 
-    /// Returns what the checks of the library found: dangers, notes and confirmations.
     pub(crate) fn examine(&self) -> redlatch::Result<Vec<HealthWarning>> {
         match &self.source {
             Clients::One { client, .. } => client.examine(),
@@ -165,7 +162,6 @@ impl Backend {
         }
     }
 
-    /// Returns the lock name as the user types it, without the prefix.
     pub(crate) fn short_name<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&*self.prefix).unwrap_or(name)
     }

@@ -5,10 +5,8 @@ use redlatch::Builder;
 use super::variable;
 use crate::errors::Failure;
 
-/// A host and an optional port.
 type Address = (String, Option<u16>);
 
-/// An argument `FROM=TO`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mapping {
     from: Address,
@@ -53,7 +51,6 @@ fn parse_address(text: &str) -> Option<Address> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// Applies the mappings of the arguments. Without arguments, applies the mappings of the variable.
 pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Failure> {
     let mut mappings = given.to_vec();
     if mappings.is_empty() {
@@ -68,7 +65,7 @@ pub(super) fn apply(builder: Builder, given: &[Mapping]) -> Result<Builder, Fail
     }
 }
 
-/// Returns the replacement for an address. A mapping with a port takes precedence over a mapping for all ports.
+/// A mapping with a port takes precedence over a mapping for all ports.
 fn mapped(mappings: &[Mapping], host: &str, port: u16) -> (String, u16) {
     let of = |wanted: Option<u16>| {
         let mut all = mappings.iter();

@@ -50,7 +50,6 @@ pub(super) fn has_password(url: &str) -> bool {
 }
 
 impl Credentials {
-    /// Sets the credentials of a master behind sentinels.
     pub(super) fn add_to_master(&self, builder: Builder) -> Builder {
         let user = self.user.clone().unwrap_or_default();
         match (&self.file, &self.password) {
@@ -75,7 +74,7 @@ impl Credentials {
         ))
     }
 
-    /// Like `add_to`, for several servers of one service. They share the user of the first URL.
+    /// The servers share the user of the first URL.
     pub(super) fn add_to_all(
         &self,
         mut builder: Builder,
@@ -95,7 +94,6 @@ impl Credentials {
         Ok((builder, with_credentials))
     }
 
-    /// Adds the user and the password, unless the URL has a password.
     pub(super) fn add_to_url(&self, url: &str) -> Result<String, Failure> {
         let Some(password) = self.password.as_deref() else {
             return match &self.user {

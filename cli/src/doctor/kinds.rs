@@ -33,7 +33,6 @@ pub(super) const NAMES: [&str; 10] = [
     "latch",
 ];
 
-/// Acquires and releases a permit of a semaphore of either kind. Then deletes the semaphore.
 macro_rules! permit {
     ($semaphore:expr) => {{
         let semaphore = $semaphore;
@@ -82,7 +81,6 @@ const KINDS: [Kind; 9] = [
     }),
 ];
 
-/// Acquires a lock, has a second thread wait for it, and releases it.
 fn exercise(lock: &Lock) -> Result<bool> {
     let lock = lock.with_lease_time(LEASE);
     if !lock.try_lock_for(WAIT)? {
@@ -98,7 +96,6 @@ fn exercise(lock: &Lock) -> Result<bool> {
     lock.unlock().and(waited).map(|()| true)
 }
 
-/// Tries the kinds of these names. Reports whether each kind works.
 pub(super) fn try_kinds(node: &str, client: &Client, names: &[String]) -> Vec<Finding> {
     const CODE: &str = "kinds";
     let is_requested = |kind: &str| names.iter().any(|name| name == kind || name == "all");

@@ -23,7 +23,6 @@ pub(super) const ALL_NODES: &str = "all nodes";
 /// How often a wake-up is tried. A waiter also polls about once a second, so it may acquire the lock before the message.
 const MESSAGES: usize = 3;
 
-/// A server that is probed on its own.
 struct ProbedServer<'a> {
     node: &'a str,
     client: &'a Client,
@@ -254,7 +253,7 @@ fn latency(lock: &Lock) -> Result<Vec<Duration>, Error> {
     Ok(times)
 }
 
-/// Locks, re-enters and unlocks. Returns `false` if the lock was refused.
+/// Returns `false` if the lock was refused.
 fn dry_run(lock: &Lock, uses_token_locks: bool) -> Result<bool, Error> {
     if !lock.try_lock()? {
         return Ok(false);

@@ -118,7 +118,7 @@ impl Finding {
         finding
     }
 
-    /// A probe failed. `None` for `node` stands for all servers.
+    /// `None` for `node` stands for all servers.
     fn of_error(node: Option<&str>, code: &'static str, error: &Error) -> Finding {
         let (code, advice) = match error.kind() {
             "permission" if node.is_some() => (
@@ -199,7 +199,6 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         None => promises::of(&findings, &backend, args.read_only),
         Some(_) => Vec::new(),
     };
-    // The worst findings are first.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let severity = findings.first().map_or(Severity::Ok, |it| it.severity);
     let printed = match args.json {
@@ -222,7 +221,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     Failure::exit_with(printed, code.unwrap_or(verdict))
 }
 
-/// Shortens a name for the table. The name of a group may contain the names of all its servers.
+/// The name of a group may contain the names of all its servers.
 fn brief(node: &str) -> String {
     const WIDTH: usize = 40;
     let name = escape(node);

@@ -11,7 +11,6 @@ struct Service {
     /// Parts of host names. A host matches an entry if it contains all its parts.
     hosts: &'static [&'static [&'static str]],
     facts: &'static str,
-    /// Empty if there is no advice.
     advice: &'static str,
 }
 

@@ -150,12 +150,11 @@ impl RunArgs {
         Ok(Some(period))
     }
 
-    /// Returns the lock names, for messages.
     pub(super) fn title(&self) -> String {
         self.names.join(" + ")
     }
 
-    /// Returns how long to wait for the lock. `None` if the wait is unlimited.
+    /// `None` for an unlimited wait.
     pub(super) fn wait_timeout(&self) -> Option<Duration> {
         match self.only_tries || (self.once_per.is_some() && self.wait.is_none()) {
             true => Some(Duration::ZERO),

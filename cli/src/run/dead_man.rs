@@ -29,7 +29,6 @@ use crate::errors::Failure;
 use crate::output::note;
 use crate::stderr;
 
-/// The first argument of the switch.
 pub(crate) const SWITCH: &str = "__switch";
 
 /// The maximum poll timeout. It is short because the timer stops while the machine is suspended.
@@ -44,7 +43,7 @@ const ENDED: u64 = 0;
 /// A message in place of a deadline: the command has ended, but its group may exist.
 const COMMAND_ENDED: u64 = 1;
 
-/// A flag in a time: the time is the end of the lock's validity. With `--on-lost warn`, the command may run for longer.
+/// A flag that marks a deadline as the end of the lock's validity. With `--on-lost warn`, the command may run longer.
 const VALID: u64 = 1 << 63;
 
 /// Messages consist of words. The first word is the process id. The others are times in ns, `ENDED` or `COMMAND_ENDED`.
@@ -71,7 +70,7 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    /// Starts the switch. This happens before the command starts, so no command runs without a switch.
+    /// The switch starts before the command, so no command runs without a switch.
     pub(super) fn start(
         itself: &Path,
         orphan: Option<Signal>,
@@ -99,8 +98,7 @@ impl Switch {
         })
     }
 
-    /// Sends the process id of the command and its deadline. `valid_until`, the end of the lock's validity, applies if
-    /// redlatch dies.
+    /// `valid_until`, the end of the lock's validity, applies if redlatch dies.
     pub(super) fn arm(&self, pid: Pid, deadline: Duration, valid_until: Duration) {
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
         // This is a single write, so the switch never has a process id without a deadline.
@@ -111,19 +109,16 @@ impl Switch {
         self.send(&[nanos(deadline)]);
     }
 
-    /// Changes the end of the lock's validity, which is the deadline of an orphaned command.
     pub(super) fn set_valid_until(&self, time: Duration) {
         self.send(&[nanos(time) | VALID]);
     }
 
-    /// Reports that the command has ended. When its group is gone, its id may be reused.
     pub(super) fn command_ended(&self) {
         self.send(&[COMMAND_ENDED]);
         // From now on, the exit of the switch is no error.
         self.is_gone.set(true);
     }
 
-    /// Ends the switch after the command has ended.
     pub(super) fn disarm(&self) {
         self.send(&[ENDED]);
         self.is_gone.set(true);
@@ -149,7 +144,6 @@ impl Switch {
 enum SwitchEvent {
     /// The switch watches nothing any more, or the command's group is gone.
     Ended,
-    /// redlatch has died.
     ParentGone,
     DeadlinePassed,
 }
@@ -168,7 +162,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         let _ = flag::register(signal, Arc::default());
     }
     let mut first = [0; WORD];
-    // The read is unbuffered, so all later words stay in the pipe. If redlatch is dead, nothing is read.
+    // The read is unbuffered, so all later words stay in the pipe.
     let _ = rustix::io::read(io::stdin(), &mut first);
     let pid = i32::try_from(u64::from_le_bytes(first)).ok();
     let Some(pid) = pid.and_then(Pid::from_raw) else {
@@ -198,7 +192,6 @@ struct SwitchState {
     /// When the command is killed. `None` before the first message.
     deadline: Option<Duration>,
     valid_until: Option<Duration>,
-    /// Whether the command has ended. Its id can then be reused when its group is gone.
     has_command_ended: bool,
 }
 

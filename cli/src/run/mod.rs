@@ -26,10 +26,9 @@ use process::{Ended, Process};
 use report::RunReport;
 use supervise::{Limits, Outcome};
 
-/// How long writing the last messages to stderr may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the command, and returns the exit code. If redlatch itself fails, the exit code is `FAILED`.
+/// If redlatch itself fails, the exit code is `FAILED`.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     let mut report = RunReport::default();
     let code = match attempt(args, &mut report) {

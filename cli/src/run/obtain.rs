@@ -21,7 +21,6 @@ pub(super) enum Obtained {
     Signalled(u8),
 }
 
-/// Acquires the locks of all names.
 pub(super) fn obtain(
     args: &RunArgs,
     backend: &Backend,

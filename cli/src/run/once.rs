@@ -44,7 +44,7 @@ impl Mark {
         }
     }
 
-    /// Returns when the job may run again, as text. Empty if this is unknown.
+    /// Empty if the time is unknown.
     pub(super) fn next_run_text(&self) -> String {
         let left = self.lock.remaining_lease().ok().flatten();
         left.map_or(String::new(), |left| {
@@ -61,8 +61,7 @@ impl Mark {
         }
     }
 
-    /// Waits for the release of an in-doubt mark, at most for `RESOLVE_TIMEOUT`. The client releases the mark in the
-    /// background while this process lives. If the mark remains, the job counts as run in this period.
+    /// The client resolves an in-doubt mark in the background, so this process waits before it exits.
     pub(super) fn wait_until_resolved(&self, guard: &Guard) {
         let visitor = guard.visitor().as_str();
         let client = visitor.split(':').next().unwrap_or(visitor);
@@ -79,7 +78,7 @@ impl Mark {
         }
     }
 
-    /// Sets the mark of a command that succeeded. Its period begins at the start of the command.
+    /// The period of the mark begins at the start of the command.
     pub(super) fn record_success(&self, begun: Instant) -> Result<(), Failure> {
         if self.when == MarkWhen::Start {
             return Ok(());

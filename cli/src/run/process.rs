@@ -48,9 +48,7 @@ pub(super) struct Process {
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Process {
-    /// Starts the command. The kernel signals the child when the parent *thread* dies, so the calling thread must outlive
-    /// the command.
-    ///
+    /// The kernel signals the child when the parent *thread* dies, so the calling thread must outlive the command.
     /// `until` is the first deadline of the switch. `valid_until` applies if redlatch dies.
     pub(super) fn start(
         args: &RunArgs,
@@ -131,15 +129,14 @@ impl Process {
         })
     }
 
-    /// Sends a signal to the command. If the command leads a group, the whole group gets the signal.
+    /// An id that may have been reused gets no signal.
     pub(super) fn signal(&self, signal: Signal) {
         if !(self.is_pid_released.get() && self.is_group_gone()) {
             self.target.signal(signal);
         }
     }
 
-    /// Allows the id of the ended command to be reused. The switch is informed first, so it never signals another process
-    /// with this id.
+    /// The switch is informed first, so it never signals another process with the id of the ended command.
     pub(super) fn release_pid(&self) {
         match self.target.leads {
             true => self.switch.command_ended(),
@@ -150,12 +147,11 @@ impl Process {
         let _ = self.reaps.send(());
     }
 
-    /// Whether the group of the ended command is gone.
     pub(super) fn is_group_gone(&self) -> bool {
         !self.target.leads || self.target.is_gone()
     }
 
-    /// Kills the rest of the group, and waits until it is gone. Returns whether it is gone.
+    /// Returns whether the group is gone.
     pub(super) fn kill_group(&self, within: Duration) -> bool {
         let begun = Instant::now();
         while !self.is_group_gone() {
@@ -185,7 +181,7 @@ impl Process {
         self.gate.was_command_executed()
     }
 
-    /// Whether the command ignores INT. Always `false` on other systems than Linux.
+    /// Always `false` on other systems than Linux.
     pub(super) fn ignores_int(&self) -> bool {
         let pid = self.target.pid.as_raw_nonzero();
         ignored(&pid.to_string()) & (1 << (SIGINT - 1)) != 0
@@ -197,8 +193,7 @@ impl Process {
     }
 }
 
-/// Makes this process the parent of the command's orphans, so that no orphan stays in the group as a zombie. As process
-/// 1 of a container, this process is their parent in any case.
+/// Makes this process the parent of the command's orphans, so that none stays in the group as a zombie.
 #[cfg(target_os = "linux")]
 fn become_subreaper() -> io::Result<()> {
     let ourselves = rustix::process::getpid();
@@ -211,12 +206,11 @@ fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Reaps all children as they end. Reports the end of the command first, and reaps the command when `may_reap` allows it.
+/// Reports the end of the command first, and reaps the command when `may_reap` allows it.
 fn reap(command: Pid, reports: &Sender<Ended>, may_reap: &Receiver<()>) {
     let ends = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     let report = |code: Option<i32>, signal: Option<i32>| {
         if let Some(ended) = ended_of(code, signal) {
-            // The main thread receives this and allows the command to be reaped.
             let _ = reports.send(ended);
             let _ = may_reap.recv();
         }

@@ -21,7 +21,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The sequence that clears the line of the terminal.
 const CLEAR: &str = "\r\u{1b}[K";
 
-/// How long clearing the line at the end may take.
 const CLEAR_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Prints messages until it is dropped.
@@ -88,7 +87,6 @@ fn lock_state(state: &Mutex<WaitState>) -> MutexGuard<'_, WaitState> {
 }
 
 fn line_of(title: &str, locks: &[Lock], waited: Duration) -> String {
-    // If a lock cannot be queried, the message contains no holder.
     let holders = locks.iter().find_map(|lock| {
         let info = lock.describe().ok()?;
         info.holders.into_iter().next()

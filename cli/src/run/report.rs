@@ -42,7 +42,6 @@ struct ReportObject<'a> {
 }
 
 impl RunReport {
-    /// Records why redlatch itself failed.
     pub(super) fn failed(&mut self, failure: &Failure) {
         self.error = Some(failure.to_string());
     }

@@ -79,8 +79,7 @@ impl Limits {
         })
     }
 
-    /// Returns how long the switch lets the command live if `check` is not called again. `left` is the remaining validity.
-    /// Normally, the next call of `check` comes earlier, and sets a later deadline.
+    /// Returns how long the command lives if `check` is not called again. `left` is the remaining validity.
     pub(super) fn unsupervised(&self, left: Duration) -> Duration {
         match self.on_lost {
             OnLost::Warn => Duration::MAX,
@@ -88,7 +87,6 @@ impl Limits {
         }
     }
 
-    /// Returns the time until KILL. `left` is the remaining validity.
     pub(super) fn time_until_kill(&self, left: Duration) -> Duration {
         left.saturating_sub(self.lease / LAST_PART)
     }
@@ -97,7 +95,6 @@ impl Limits {
 struct Supervisor<'a> {
     process: &'a Process,
     limits: &'a Limits,
-    /// When KILL is sent.
     kill_at: Option<Instant>,
     /// Until when the group may react to a signal that asks it to end.
     group_deadline: Option<Instant>,
@@ -236,7 +233,7 @@ impl Supervisor<'_> {
                     _ => self.terminate_within(last),
                 }
             }
-            // If the command is already being ended for another reason, a later KILL is moved to this time.
+            // A command that is already being ended for another reason must not get more time.
             self.kill_at = Some(self.kill_at.map_or(now + last, |at| at.min(now + last)));
         } else if is_short && !self.is_warned {
             self.is_warned = true;
@@ -319,8 +316,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A forwarded signal set a time limit for the command and its group. After the command's end, this limit applies to
-    /// the group.
+    /// After the command's end, the time limit of a forwarded signal applies to the rest of the group.
     fn on_command_end(&mut self) {
         let now = Instant::now();
         if let Some(at) = self.group_deadline.filter(|at| *at > now) {
@@ -328,7 +324,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether the supervision is over. Called after the command has ended.
+    /// Called after the command has ended.
     fn is_over(&self) -> bool {
         self.is_killed || self.kill_at.is_none() || self.process.is_group_gone()
     }
@@ -343,7 +339,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Prints why the command is being ended, and sends TERM.
     fn terminate_because(&mut self, why: &str) {
         let Limits {
             title, kill_after, ..

@@ -76,7 +76,6 @@ impl Columns {
             let cells = rows.iter().map(|row| all.cell(*column, row, width));
             let widest = cells.map(|cell| Span::raw(cell).width()).max();
             let widest = widest.unwrap_or_default();
-            // An empty column is omitted, so other columns get its space.
             let is_empty = matches!(column, Nodes | Note) && widest == 0;
             if !is_empty {
                 let least = column.title().len() + usize::from(column.sort().is_some());
@@ -108,7 +107,6 @@ impl Columns {
         }
     }
 
-    /// Marks the sort column.
     pub(super) fn titles(&self, sort: Sort) -> Line<'static> {
         let title = |column: Column| match column.sort() {
             Some(by) if by == sort => format!("{}▾", column.title()),
@@ -232,7 +230,6 @@ fn is_partly_held(row: &Row<'_>) -> bool {
     row.lock.info.nodes.is_some_and(|(held, of)| held < of)
 }
 
-/// Returns a bar of `cells` characters for the remaining part of the lease.
 fn bar_text(left: Duration, full: Duration, cells: usize) -> String {
     let part = match full.is_zero() {
         true => 0.0,
@@ -244,7 +241,6 @@ fn bar_text(left: Duration, full: Duration, cells: usize) -> String {
     "█".repeat(filled) + &"░".repeat(cells - filled)
 }
 
-/// Pads a text to `width` cells, and adds two spaces.
 fn padded(text: &str, width: usize) -> String {
     let mut text = truncated(text, width);
     let rest = width.saturating_sub(Span::raw(&*text).width());
@@ -252,7 +248,6 @@ fn padded(text: &str, width: usize) -> String {
     text
 }
 
-/// Truncates a text to `width` cells. `…` marks the cut.
 pub(super) fn truncated(text: &str, width: usize) -> String {
     let span = Span::raw(text);
     if span.width() <= width {
@@ -272,7 +267,6 @@ pub(super) fn truncated(text: &str, width: usize) -> String {
     kept
 }
 
-/// Wraps a text into lines of at most `width` cells.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
     for cell in Span::raw(text).styled_graphemes(Style::new()) {

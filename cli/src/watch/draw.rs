@@ -100,7 +100,7 @@ fn nothing(state: &State) -> String {
     }
 }
 
-/// The header: the servers, the counts and problems. If it does not fit, the parts at its front are omitted.
+/// The header: the servers, the counts and problems.
 fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> {
     let number = |number: usize, one: &str, more: &str| match number {
         1 => format!("1 {one}"),
@@ -177,7 +177,6 @@ fn head(state: &State, paint: Paint, width: u16, now: Instant) -> Line<'static> 
     line
 }
 
-/// Formats a round trip, with one decimal below 10 ms.
 fn round_trip(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1000.0;
     match millis {

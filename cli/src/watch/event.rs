@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::escape::escape;
 use crate::output::{HolderObject, SCHEMA, holder, millis};
 
-/// The kind of an event (`cli/schema/event.json`).
+/// The kinds of events are in `cli/schema/event.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EventKind {

@@ -13,9 +13,8 @@ use super::view::{Selection, ViewMode};
 pub(super) enum Action {
     Nothing,
     Quit,
-    /// Suspend this process, and return the terminal to the shell.
     Suspend,
-    /// Draw every cell. Another program may have written to the terminal.
+    /// Another program may have written to the terminal.
     Redraw,
     Snapshot,
     /// Release this hold by force.
@@ -43,7 +42,6 @@ pub(super) fn press(state: &mut State, key: KeyEvent, now: Instant) -> Action {
         ViewMode::Inspect(selection) => in_inspect(state, key.code, selection),
         ViewMode::Ask(selection) => {
             state.view.mode = ViewMode::Table;
-            // Any key but `y` cancels.
             match key.code {
                 KeyCode::Char('y' | 'Y') => Action::EndHold(selection),
                 _ => {
@@ -108,7 +106,6 @@ fn in_inspect(state: &mut State, code: KeyCode, selection: Selection) -> Action 
     Action::Nothing
 }
 
-/// Returns the hold under the cursor.
 fn selection(state: &State, now: Instant) -> Option<Selection> {
     let rows = state.rows(now);
     Some(rows.get(state.cursor(&rows))?.selection())

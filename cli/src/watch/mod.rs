@@ -54,7 +54,6 @@ pub(super) struct Settings {
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl Settings {
-    /// Returns the pause after a snapshot. It is at least as long as the query took.
     fn pause_after(&self, snapshot: &Snapshot) -> Duration {
         self.interval
             .saturating_sub(snapshot.took)

@@ -2,7 +2,6 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// Creates styles, with or without colours.
 #[derive(Clone, Copy)]
 pub(super) struct Paint {
     has_colour: bool,

@@ -54,7 +54,7 @@ impl State {
         rows
     }
 
-    /// Returns the position of the cursor. The cursor stays on its row as long as this row exists.
+    /// The cursor stays on its row as long as this row exists.
     pub(super) fn cursor(&self, rows: &[Row<'_>]) -> usize {
         let is_row = |row: &Row<'_>| {
             let (name, visitor) = (row.name, &row.hold.holder.visitor);

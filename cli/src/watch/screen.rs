@@ -77,14 +77,13 @@ impl Screen {
         }
     }
 
-    /// Restores the terminal, suspends this process, and takes the terminal over again.
     fn suspend(&mut self) -> io::Result<()> {
         restore_terminal();
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         self.take_back()
     }
 
-    /// Takes the terminal over again. The shell may have used it.
+    /// The shell may have used the terminal.
     fn take_back(&mut self) -> io::Result<()> {
         // crossterm remembers the earlier raw mode. Without this call, it would skip `enable_raw_mode`.
         disable_raw_mode()?;
@@ -96,7 +95,7 @@ impl Screen {
 
     /// Makes the next draw write every cell.
     fn redraw(&mut self) -> io::Result<()> {
-        // `clear` would query the cursor position. It would fail if the terminal did not reply.
+        // `clear` would query the cursor position, and fail if the terminal did not reply.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
@@ -118,7 +117,6 @@ fn restore_terminal() {
     let _ = io::stdout().flush();
 }
 
-/// Shows the locks until a key or a signal ends the watch.
 pub(super) fn run(
     backend: Backend,
     mut state: State,
@@ -233,7 +231,7 @@ fn exit_if_blocked(signals: &Signals) -> io::Result<()> {
     thread.spawn(wait).map(drop)
 }
 
-/// Handles a reply. Returns the pause until the next query.
+/// Returns the pause until the next query.
 fn apply_reply(state: &mut State, reply: Reply, settings: &Settings) -> Result<Duration, Failure> {
     match reply {
         Reply::Snapshot(snapshot) => {

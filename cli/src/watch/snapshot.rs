@@ -11,7 +11,6 @@ use redlatch::LockInfo;
 use crate::connect::Backend;
 use crate::errors::{Failure, message_of};
 
-/// The maximum number of locks that `watch` shows.
 const MAX_LOCKS: usize = 10_000;
 
 pub(super) struct Snapshot {
@@ -66,7 +65,7 @@ impl Snapshot {
     }
 }
 
-/// Queries the locks with this prefix. Returns an error only if another query cannot help.
+/// Returns an error only if another query cannot help.
 pub(super) fn take(backend: &Backend, beginning: &str) -> Result<Snapshot, Failure> {
     let begun = Instant::now();
     let (mut locks, mut unreachable, mut failure) = (Vec::new(), BTreeMap::new(), None);
@@ -140,7 +139,6 @@ pub(super) enum Reply {
     },
 }
 
-/// The thread that queries the servers.
 pub(super) struct Poller {
     tasks: Sender<Task>,
     pub(super) replies: Receiver<Reply>,
@@ -180,14 +178,13 @@ impl Poller {
     }
 }
 
-/// The poller thread has ended.
 pub(super) fn poller_stopped() -> Failure {
     Failure::usage(
         "the thread that queries the server has stopped; report this as a defect of redlatch",
     )
 }
 
-/// Releases one hold. The lock's kind determines how its waiters are notified.
+/// `describe` finds the lock's kind, which determines how waiters are notified.
 fn end(backend: &Backend, name: &str, visitor: &str) -> Result<bool, Failure> {
     let (lock, _) = backend.describe(name)?;
     Ok(lock.force_unlock_of(visitor)?)

@@ -36,7 +36,6 @@ pub(crate) struct State {
     pub(super) view: View,
 }
 
-/// A lock, as the latest snapshot shows it.
 pub(super) struct WatchedLock {
     pub(super) info: LockInfo,
     /// When the snapshot ended. `asked` is when it began.
@@ -96,7 +95,6 @@ impl State {
         }
     }
 
-    /// Records that this watch has released a hold by force.
     pub(super) fn record_forced(&mut self, visitor: String) {
         self.forced.insert(visitor);
     }
@@ -106,7 +104,7 @@ impl State {
         self.locks.values().filter(listening).count()
     }
 
-    /// Applies a snapshot. Returns the events since the previous snapshot.
+    /// Returns the events since the previous snapshot.
     pub(super) fn apply(&mut self, snapshot: Snapshot) -> Vec<Event> {
         let mut changes = Changes {
             snapshot: &snapshot,
@@ -160,7 +158,6 @@ impl State {
         });
     }
 
-    /// Compares two snapshots of a lock. Returns the new state of the lock.
     fn compare(
         &mut self,
         old: Option<&WatchedLock>,
@@ -260,7 +257,7 @@ impl State {
     }
 }
 
-/// Updates a hold that continues. Keeps the known details of its process.
+/// A hold that continues keeps the known details of its process.
 fn still(known: &Hold, holder: &Holder, left: Duration) -> Hold {
     let mut hold = Hold {
         holder: holder.clone(),

@@ -46,7 +46,6 @@ pub(super) enum ViewMode {
     #[default]
     Table,
     Filter,
-    /// The details of one hold.
     Inspect(Selection),
     /// Asks for confirmation before this hold is released.
     Ask(Selection),

@@ -29,7 +29,7 @@ impl Member {
         }
     }
 
-    /// Returns the server with its area, and the name of the lock. Two members with equal results are one lock.
+    /// Two members with equal identities are one lock.
     pub(crate) fn identity(&self) -> (String, Arc<str>) {
         let place = format!("{}/{}", self.store.node(None), self.store.facts().area);
         (place, Arc::clone(&self.lock.name))

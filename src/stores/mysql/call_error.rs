@@ -11,7 +11,7 @@ use crate::ground::error::{Error, Reason};
 pub(crate) enum CallError {
     /// The request was not executed.
     NotSent(Reason),
-    /// No connection of the pool became free in time. The value is the size of the pool. Nothing was sent.
+    /// No connection of the pool became free in time. Nothing was sent. The value is the pool's size.
     Exhausted(u32),
     /// The request was sent, and may have been executed.
     NoReply { reason: Reason, timed_out: bool },
@@ -31,7 +31,6 @@ pub(crate) enum Class {
     Deadlock,
     /// The user or password is wrong, or a right is missing.
     Permission,
-    /// A table or column is missing or wrong.
     Schema,
     /// The server refuses writes: another server may be the primary now.
     ReadOnly,
@@ -146,7 +145,7 @@ impl CallError {
         }
     }
 
-    /// Converts the error of a step that precedes the request. The request itself was not sent.
+    /// The error is of a step before the request, so the request was not sent.
     pub(crate) fn before_sending(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(
@@ -181,7 +180,6 @@ impl CallError {
         }
     }
 
-    /// Returns whether the error is a wait timeout or a deadlock. In that case the statement changed nothing.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.class(), Some(Class::WaitTimeout | Class::Deadlock))
     }
@@ -203,7 +201,7 @@ impl CallError {
         self.into_reason().into_words()
     }
 
-    /// Converts into an error about `subject`, a lock or a row. `advice` is added to schema errors.
+    /// `subject` is the name of a lock or a row.
     pub(crate) fn into_error(self, subject: &Arc<str>, node: &Arc<str>, advice: &str) -> Error {
         let (lock, node) = (Arc::clone(subject), Arc::clone(node));
         let (code, text) = match self {

@@ -28,8 +28,7 @@ const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(LATEST_EFFECT)
     .saturating_sub(EXPIRY_DRIFT);
 
-/// The largest packet in bytes. Without this value, the driver would query the server's limit, which the server enforces
-/// itself.
+/// In bytes. Without this value, the driver would query the limit, which the server enforces itself.
 const MAX_PACKET: usize = 16 << 20;
 
 /// The initial settings of every session, independent of the server's defaults and its `init_connect`:
@@ -58,14 +57,13 @@ pub(super) struct Connection {
     check_idle_after: Duration,
     ahead: Offset,
     pid: u32,
-    /// Counts the connection as open until the drop.
     #[expect(dead_code, reason = "its drop is what counts")]
     opened: Opened,
 }
 
 impl Connection {
-    /// Opens a connection. Without a duplicate descriptor, the read timeout cannot be changed later. In that case, the read
-    /// timeout is at least `longest_answer`, the longest response time of later statements.
+    /// Without a duplicate descriptor, the read timeout cannot change later. So it is at least `longest_answer`, the
+    /// longest response time of later statements.
     pub(super) fn connect(
         address: &Address,
         deadline: Instant,
@@ -101,8 +99,7 @@ impl Connection {
             opts = opts.socket(opened.path.to_str());
             tunnel = Some(opened);
         } else if address.opts.get_socket().is_none() {
-            // The driver would resolve the name without a timeout. So the driver gets an address instead: the first
-            // one, because the driver would try only one.
+            // The driver would resolve the name without a timeout, and would try only one address.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -164,7 +161,7 @@ impl Connection {
         self.conn.as_mut().ok_or_else(closed)
     }
 
-    /// Reads the server's time in microseconds, and updates the clock offset for the expiry of requests.
+    /// Reads the server's time in microseconds, and updates the clock offset.
     pub(super) fn read_time(&mut self) -> Result<i64, CallError> {
         let sent = BootInstant::now();
         let now = self.conn()?.query_first(format!("SELECT {NOW}"));
@@ -179,10 +176,8 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket timeouts to the time left until `deadline`. Returns whether the socket has these timeouts now.
-    ///
-    /// The driver sets timeouts only when it connects. Without a duplicate descriptor, the timeouts cannot be changed.
-    /// In this case, [`Connection::alive`] gives the connection up.
+    /// Returns whether the socket's timeouts suit `deadline`. The driver sets timeouts only when it connects. Later
+    /// changes need a duplicate descriptor.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));
@@ -201,8 +196,8 @@ impl Connection {
         is_set
     }
 
-    /// Returns this idle connection if a call with this deadline can use it. After `check_idle_after`, a firewall may have
-    /// dropped the connection silently. So the server has to answer a ping in a quarter of the remaining time.
+    /// A firewall may drop an idle connection silently. So after `check_idle_after`, the server has to answer a ping in
+    /// a quarter of the remaining time.
     pub(super) fn alive(
         mut self,
         deadline: Instant,

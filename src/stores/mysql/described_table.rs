@@ -37,8 +37,7 @@ pub(super) struct Column {
 pub(super) struct Table(Vec<Column>);
 
 impl MySql {
-    /// Returns the result of `check` on a table. Each client requests the description once, and again after each failed
-    /// check.
+    /// Each client requests the description of a table once, and again after each failed check.
     pub(super) fn checked<T>(
         &self,
         table: &Ident,
@@ -91,8 +90,7 @@ impl Table {
         found.ok_or_else(|| format!("it has no column `{name}`"))
     }
 
-    /// Returns the column `name`, which must be the primary key of an InnoDB table. A search without an index would lock
-    /// every row that the server reads.
+    /// The key must have an index. Without an index, the server would lock every row that it reads.
     pub(super) fn key_column(&self, name: &str) -> Result<&Column, String> {
         let table = self.0.first().ok_or(MISSING)?;
         let engine = table.engine.as_deref().unwrap_or("a view");
@@ -128,11 +126,9 @@ impl Column {
         ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&&*self.kind)
     }
 
-    /// Converts a key to the type of the column, so that the server uses the index and finds no other row. Returns `None` if
-    /// no safe conversion exists.
-    ///
-    /// Without the conversion, the server would compare a number with every row of a text column. In a column of numbers,
-    /// the server would read the text `7x` as 7.
+    /// Converts a key to the type of the column; `None` if no safe conversion exists. Without the conversion, the
+    /// server would compare a number with every row of a text column. In a column of numbers, the server would read the
+    /// text `7x` as 7.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
         let kind = match &*self.kind {
             "date" | "datetime" | "timestamp" => "date",

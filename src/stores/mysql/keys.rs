@@ -8,7 +8,6 @@ use crate::ground::error::{Error, Result};
 pub(crate) struct Ident(Arc<str>);
 
 impl Ident {
-    /// Fails for a name that needs escaping, so that this library never has to escape a name.
     pub(crate) fn new(name: &str) -> Result<Ident> {
         let mut bytes = name.bytes();
         let is_plain = bytes
@@ -30,7 +29,7 @@ impl Ident {
         &self.0
     }
 
-    /// Returns whether both are the name of the same column. Case is ignored.
+    /// MySQL ignores the case of column names.
     pub(crate) fn is(&self, other: &str) -> bool {
         self.0.eq_ignore_ascii_case(other)
     }

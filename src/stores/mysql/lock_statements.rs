@@ -1,23 +1,22 @@
 //! The statements of the lock table as text, so that tests can run them one by one.
 //!
-//! Each statement that writes is atomic and changes one row, found by the whole primary key. No statement waits for a second
-//! row while it has locked one, so none can deadlock. The reply is in `LAST_INSERT_ID`, because the count of affected rows
-//! depends on the connection flag `CLIENT_FOUND_ROWS`. The assignments have the same effect whether they see the old or the
-//! new values of the row (MariaDB's `SIMULTANEOUS_ASSIGNMENT`). `RETURNING`, `VALUES(column)`, row aliases, `WAIT n` and
-//! `max_statement_time` are not used, because MySQL or MariaDB lacks or deprecates each of these.
+//! Each statement that writes is atomic and changes one row, found by the whole primary key. No statement waits for a
+//! second row while it has locked one, so none can deadlock. The reply is in `LAST_INSERT_ID`, because the count of
+//! affected rows depends on the connection flag `CLIENT_FOUND_ROWS`. The assignments have the same effect whether they
+//! see the old or the new values of the row, so MariaDB's `SIMULTANEOUS_ASSIGNMENT` has no effect. `RETURNING`,
+//! `VALUES(column)`, row aliases, `WAIT n` and `max_statement_time` are not used, because MySQL or MariaDB lacks or
+//! deprecates each of these.
 
 /// The server's time in microseconds since 1970. Unlike `UNIX_TIMESTAMP`, it does not depend on the time zone.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 /// A reply of this value or more means that another owner holds the lock. The excess is the remaining lease in µs.
-///
 /// Fencing tokens are smaller.
 pub(crate) const BUSY: u64 = 1 << 62;
 
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// `:r` name, `:o` owner, `:us` lease and `:t` server time in µs. After `:t`, the statement fails with error 1048.
-    ///
     /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy removed this number from the reply.
     pub(crate) acquire: String,
     /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if `:o` does not hold the lock or the
@@ -28,9 +27,8 @@ pub(crate) struct Statements {
     pub(crate) leave: String,
     /// `:r`, `:o`, `:us`, `:t`. Returns the same as `enter`.
     pub(crate) renew: String,
-    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 in the same cases
-    /// as `enter`. The statement may be sent twice: a second copy finds the successor in the row, changes nothing and
-    /// returns the same token.
+    /// `:r`, `:o`, `:h` the successor, `:us` its lease, `:t`. Returns the successor's fencing token, or 0 in the same
+    /// cases as `enter`. The statement may be sent twice: a second copy changes nothing and returns the same token.
     pub(crate) transfer: String,
     /// `:r`, `:o`. Returns 2 if the lease had not ended. Returns 1 if the lease had ended, but no other owner had acquired
     /// the row. Returns 0 if `:o` does not own the row.
@@ -47,8 +45,7 @@ pub(crate) struct Statements {
     /// `:r`, `:o`. If the lease has not ended, the statement returns the fencing token, and locks the row until the
     /// transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`. That transaction has locked the row, so no other client
-    /// can acquire the lock even after the lease has ended.
+    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`, whose row lock excludes other clients after the lease.
     pub(crate) extend_pinned: String,
     /// `:us` the shortest time since the unlock of a row, `:k` the largest number of names.
     pub(crate) purgeable: String,
@@ -81,8 +78,8 @@ impl Statements {
             // A late request inserts a NULL name, which fails with error 1048. If another owner holds the lock,
             // LAST_INSERT_ID must be overwritten. Otherwise the client would read the time of the rejected insert as a
             // token. A second copy of the request finds its own `:o` in the row. That copy keeps the count and does not
-            // shorten the lease, because later requests may have changed both. If assignments see new values, `owner` is
-            // already set when `expires_at` is assigned. In that case, only `acquired_at` shows whether the grant is new.
+            // shorten the lease, because later requests may have changed both. If assignments see new values, `owner`
+            // is already set when `expires_at` is assigned. Then only `acquired_at` shows whether the grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

@@ -11,7 +11,6 @@ use super::keys::{Ident, KeyedTable};
 use super::pool::Request;
 use crate::ground::error::{Error, Result};
 
-/// A table for optimistic updates, and the columns that are read and written.
 #[derive(Debug)]
 pub(crate) struct VersionedTable {
     pub(crate) target: KeyedTable,
@@ -22,7 +21,7 @@ pub(crate) struct VersionedTable {
 }
 
 impl MySql {
-    /// Reads the columns of a row, and `table.check` as the last one. Returns `None` if there is no such row.
+    /// The last column of the row is `table.check`.
     pub(crate) fn read_row(
         &self,
         table: &VersionedTable,
@@ -39,7 +38,7 @@ impl MySql {
         Ok(rows.into_iter().next())
     }
 
-    /// Writes a row if its column `table.check` has the same value as in `seen`. Returns whether the row was written.
+    /// Returns false if the column `table.check` no longer has its value of `seen`.
     pub(crate) fn write_row(
         &self,
         table: &VersionedTable,
@@ -65,7 +64,7 @@ impl MySql {
         }
         let last = seen.len().saturating_sub(1);
         let seen_check = seen.as_ref(last).cloned().unwrap_or(Value::NULL);
-        // The number of fractional digits of a second, if the check column has a time.
+        // The number of fractional digits of a second.
         let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
         params.extend([key, seen_check]);
         // Each update changes the column `check`, so CLIENT_FOUND_ROWS does not affect the count of changed rows.

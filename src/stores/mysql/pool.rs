@@ -27,10 +27,9 @@ pub(super) enum Request {
 pub(super) struct Pools {
     /// For requests without a transaction.
     statements: Slots<Connection>,
-    /// For transactions. Users decide how long transactions last, so transactions have their own connections and never block
-    /// the release of locks.
+    /// Users decide how long transactions last, so no transaction uses a connection that releases locks.
     pub(super) transactions: Slots<Connection>,
-    /// For renewals, so that a renewal never queues behind other requests.
+    /// A renewal never queues behind other requests.
     renewals: Slots<Connection>,
     pub(super) address: Address,
 }
@@ -51,18 +50,15 @@ impl Pools {
         [&self.statements, &self.transactions, &self.renewals]
     }
 
-    /// Closes all idle connections. Each later request opens a connection of its own.
     pub(super) fn close(&self) {
         self.all().into_iter().for_each(Slots::close);
     }
 
-    /// Returns the number of idle slots. There may be fewer idle connections, because an idle slot may be empty.
+    /// An idle slot may be empty, so there may be fewer idle connections.
     pub(super) fn idle(&self) -> u32 {
         self.all().map(Slots::idle).iter().sum()
     }
 
-    /// Runs `call` on a pooled connection. Closes the connection after an error that leaves its state unknown.
-    ///
     /// If an idle connection was broken, `call` runs again on a new connection, as far as `request` allows.
     pub(super) fn run<T>(
         &self,
@@ -90,7 +86,7 @@ impl Pools {
         self.on(&mut slot, deadline, Duration::ZERO, may_repeat, call)
     }
 
-    /// Runs `call` on the connection of a slot, or on a new one; see [`Connection::connect`] for `longest_answer`.
+    /// [`Connection::connect`] explains `longest_answer`.
     pub(super) fn on<T>(
         &self,
         slot: &mut Slot<Connection>,

@@ -29,7 +29,6 @@ pub(super) const NOWAIT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest wait for a connection between two checks for an interrupt or a shutdown.
 const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Rows that are locked in one transaction, and the settings of the transaction.
 #[derive(Debug, Clone)]
 pub(crate) struct LockedRows {
     /// `None` for the table of the named rows.
@@ -131,8 +130,7 @@ impl MySql {
         }
     }
 
-    /// Returns the stored keys without duplicates, in the same order for all callers. Depending on the collation, two
-    /// spellings of a key may be the same row.
+    /// Returns the stored keys without duplicates. Depending on the collation, two spellings of a key may be one row.
     fn sorted_keys(
         &self,
         target: &KeyedTable,
@@ -170,8 +168,7 @@ impl MySql {
         let run = |statement: String| {
             self.query::<Row>(&statement, params! { "k" => name.clone() }, self.deadline())
         };
-        // A read checks first whether the row exists, because an insert would wait for a transaction that has locked the
-        // row.
+        // The read precedes the insert, because an insert would wait for a transaction that has locked the row.
         let made = match run(format!("SELECT 1 FROM {table} WHERE {key} = :k")) {
             // `INSERT IGNORE` would cut a long name, so that two names would share a row.
             Ok(found) if found.is_empty() => {
@@ -188,7 +185,7 @@ impl MySql {
     }
 }
 
-/// Locks all rows. If another transaction has locked a row, returns the error, and whether the server waited for the row.
+/// If another transaction has locked a row, returns the error, and whether the server waited for the row.
 fn lock_all(
     session: &mut Session,
     target: &KeyedTable,
@@ -197,7 +194,6 @@ fn lock_all(
 ) -> Result<Option<(Error, bool)>> {
     let KeyedTable { table, key: column } = target;
     for key in keys {
-        // A request waits for a locked row for at most about a second. The next request queues anew.
         let waits = deadline.is_none_or(|end| end >= time::now() + ROW_WAIT);
         let nowait = if waits { "" } else { " NOWAIT" };
         let select = format!("SELECT 1 FROM {table} WHERE {column} = ? FOR UPDATE{nowait}");
@@ -220,7 +216,6 @@ fn pause_end(pause: Duration, deadline: Option<Instant>) -> Instant {
     deadline.map_or(end, |deadline| deadline.min(end))
 }
 
-/// Sleeps until `deadline`. Fails at an interrupt or a shutdown.
 pub(crate) fn sleep_until(parker: &Parker, deadline: Instant, subject: &Arc<str>) -> Result<()> {
     loop {
         let lock = Arc::clone(subject);

@@ -40,10 +40,8 @@ impl Tables {
 /// A column of a lock table: name, type, smallest size, and definition.
 type Column = (&'static str, &'static str, u64, &'static str);
 
-/// The columns of the lock table. The table of the named rows has only the first column.
-///
-/// Names are VARBINARY, because text collations treat different names as equal. Times are DATETIME, because TIMESTAMP
-/// depends on the session's time zone and ends in 2038.
+/// The table of the named rows has only the first column. Names are VARBINARY, because text collations treat different
+/// names as equal. Times are DATETIME, because TIMESTAMP depends on the session's time zone and ends in 2038.
 const COLUMNS: [Column; 6] = [
     ("resource", "varbinary", 255, "VARBINARY(255) NOT NULL"),
     ("owner", "varbinary", 128, "VARBINARY(128) NULL"),
@@ -80,8 +78,7 @@ impl MySql {
         Ok(())
     }
 
-    /// Checks the definition of a lock table, and ignores other tables. In a lock table without the primary key, every
-    /// client would acquire every lock.
+    /// Without the primary key of the lock table, every client would acquire every lock. Other tables are ignored.
     pub(super) fn check_own(
         &self,
         table: &Ident,
@@ -128,7 +125,6 @@ impl MySql {
     }
 }
 
-/// Returns the findings about the settings of the server and the lock table.
 pub(super) fn warnings(store: &MySql, deadline: Instant) -> Result<Vec<HealthWarning>> {
     let (subject, node) = (store.tables_subject(), store.node());
     let select = "SELECT @@global.read_only, @@global.innodb_flush_log_at_trx_commit, VERSION()";

@@ -8,7 +8,6 @@ use crate::ground::loss::printable;
 /// The number of whole days in the longest TIME value, 838:59:59.
 const LONGEST_TIME: u32 = 34;
 
-/// Returns a value as an SQL literal for a message, on one line.
 pub(crate) fn literal(value: &Value) -> String {
     match value {
         // `as_sql` overflows if the number of days is too large.

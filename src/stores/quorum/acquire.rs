@@ -24,7 +24,7 @@ impl Quorum {
         };
         let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
-        // Time is reserved to release the lock within the deadline if only a minority grants it.
+        // The reserve is the time to release a minority of grants before the deadline.
         let left = deadline.saturating_duration_since(begun);
         let reserve = self.node_timeout(claim.lease).min(left / 8);
         let (lease, by) = (claim.lease, deadline - reserve);
@@ -42,9 +42,9 @@ impl Quorum {
             self.note_round_trip(fan_out.age());
             // The remaining nodes get the hold as well, so that it survives the failure of a node.
             fan_out.send_rest();
-            // A first acquisition reads only the replies that have arrived, so that the next user of a connection need not
-            // read them. A re-entry waits for all replies. Otherwise a node could execute this request after a later request
-            // for the hold, such as a release.
+            // A re-entry waits for all replies. Otherwise a node could execute the re-entry after a later release. A
+            // first acquisition reads only the replies that have arrived, so that the next user of a connection need
+            // not read them.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -69,7 +69,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // `refuse` compares the holders and remaining leases of all refusals, so the call reads the remaining replies.
+        // `refuse` compares the refusals of all nodes, so the call reads the remaining replies.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {
@@ -84,8 +84,7 @@ impl Quorum {
             return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // The engine releases the lost hold at all nodes. A node can still execute an unanswered request. So the call
-            // stores the expiry of each such request for the release.
+            // A node can still execute an unanswered request. The release of the lost hold needs the request's expiry.
             if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
                 placement.note_unknown(&open);
             }
@@ -99,7 +98,7 @@ impl Quorum {
     /// Acquires a hold again at nodes that lost it, after a majority of the nodes has renewed the hold.
     pub(super) fn give_back(&self, claim: &Claim, nodes: &[usize], deadline: Instant) {
         let may_have = bits(nodes);
-        // The nodes are noted before the send, so that a concurrent release includes them.
+        // A concurrent release must include these nodes, so the nodes are noted before the send.
         match self.placements.lock().get_mut(&claim.visitor) {
             Some(placement) => placement.nodes |= may_have,
             None => return,

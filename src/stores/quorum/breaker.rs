@@ -14,7 +14,7 @@ use crate::stores::quorum::{Quorum, QuorumNode, bit, bits};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The circuit of a node. It is open while `deadline` is set.
+/// The circuit is open while `deadline` is set.
 #[derive(Default)]
 pub(super) struct Breaker {
     pub(super) deadline: Option<Instant>,
@@ -23,11 +23,9 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// Returns the nodes of `among` to which the caller sends its request, in the order of sending.
-    ///
-    /// Nodes with a closed circuit come first. If they are fewer than a majority, all nodes with an open circuit follow.
-    /// Each of `holds` is the set of nodes of one hold. If fewer than `needed` nodes of a set have a closed circuit, the
-    /// nodes of this set with an open circuit follow too.
+    /// Returns the nodes of `among` that get the request, in the order of sending. Nodes with an open circuit come
+    /// last. They get the request only if fewer than `needed` nodes have a closed circuit, either in all or among the
+    /// nodes of one hold. Each of `holds` is the set of nodes of one hold.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
@@ -54,7 +52,7 @@ impl QuorumNode {
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
-                    // After the pause, one call may try the node. Other calls skip the node, at most for another pause.
+                    // After the pause, one call tries the node. Other calls skip the node for another pause at most.
                     breaker.deadline = Some(now + breaker.pause);
                 }
                 None => return false,
@@ -68,7 +66,7 @@ impl QuorumNode {
         true
     }
 
-    /// Opens the circuit if the node did not reply. Each request to such a node would take the whole timeout.
+    /// Each request to a silent node would take the whole timeout, so a failure without a reply opens the circuit.
     pub(super) fn trip(&self, error: &Error) {
         if !matches!(error, Error::Unreachable { .. } | Error::Unknown { .. }) {
             return;

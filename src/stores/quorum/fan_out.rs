@@ -15,11 +15,9 @@ use crate::stores::quorum::node::{Pending, PendingAnswer, Purpose};
 use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
-/// One request to each of several nodes. Some requests are already sent; other requests wait for a connection.
-///
-/// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node timeout
-/// after the start. While `is_needed`, the wait ends at `connected_by` instead, unless the previous attempt to connect failed
-/// at every awaited node.
+/// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node
+/// timeout after the start. While `is_needed`, the wait ends at `connected_by` instead, unless the previous attempt to
+/// connect failed at every awaited node.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -28,9 +26,9 @@ pub(super) struct FanOut<'a, T> {
     deadline: Instant,
     soon: Instant,
     connected_by: Instant,
-    /// The end of the wait for nodes whose connections are all in use. It is early enough that time for a reply remains.
+    /// The end of the wait for nodes whose connections are all in use, early enough for a reply.
     free_by: Instant,
-    /// Set by the caller: whether too few nodes have replied, so that the nodes that are not connected yet are needed.
+    /// Set by the caller: whether the replies of the connected nodes are too few.
     pub(super) is_needed: bool,
     /// A time before the first request was sent. The validity of a hold counts from here.
     pub(super) first_sent: BootInstant,
@@ -59,7 +57,6 @@ struct Connecting<'a> {
     tries: u32,
 }
 
-/// A request to a node whose connections are all in use.
 struct Busy {
     index: usize,
     tries: u32,
@@ -85,8 +82,7 @@ impl Quorum {
         self.send(nodes, purpose, lease, deadline, send)
     }
 
-    /// Sends a request to the connected nodes at once, and to the other nodes when they are connected; see [`FanOut`]. A
-    /// permanent failure to connect counts as the reply of the node.
+    /// Sends the request to the connected nodes at once, and to the other nodes when they are connected.
     pub(super) fn send<'a, T>(
         &'a self,
         nodes: Vec<usize>,
@@ -128,7 +124,7 @@ impl Quorum {
 }
 
 impl<'a, T> FanOut<'a, T> {
-    /// Sends the request to a node. Returns false if the node has no connection for it now.
+    /// Returns false if the node has no connection for the request now.
     pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
@@ -172,7 +168,7 @@ impl<'a, T> FanOut<'a, T> {
         true
     }
 
-    /// Stops waiting. Notes in `votes` why each remaining node has not voted: no reply, or no connection.
+    /// Notes in `votes` why each remaining node has not voted: no reply, or no connection.
     pub(super) fn note_rest(mut self, votes: &mut [Option<Vote>]) {
         self.give_up_connecting();
         self.give_up_busy();
@@ -210,7 +206,7 @@ impl<'a, T> FanOut<'a, T> {
         self.next_within(None)
     }
 
-    /// Returns the next reply; `None` also if no reply arrives before the time `patience`.
+    /// Like [`FanOut::next`], but returns `None` also if no reply arrives before the time `patience`.
     pub(super) fn next_within(&mut self, patience: Option<Instant>) -> Option<(usize, Result<T>)> {
         loop {
             self.ask_connected();
@@ -243,8 +239,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Returns the next reply that has arrived. If only a part of the reply has arrived, the read waits for the rest
-    /// until `deadline` or the request's deadline, whichever is earlier, but for at least 5 ms.
+    /// If only a part of the next reply has arrived, the read waits for the rest for at least 5 ms.
     pub(super) fn next_arrived(&mut self, deadline: Instant) -> Option<(usize, Result<T>)> {
         if let Some(next) = self.ready.pop() {
             return Some(next);
@@ -310,8 +305,7 @@ impl<'a, T> FanOut<'a, T> {
                     self.ask(index, tries + 1);
                 }
                 Linked::Failed(error) if !error.may_pass() => {
-                    // The error may concern only a set-up command of the connection. The server may still permit this
-                    // request.
+                    // The server may refuse only a set-up command of the connection, and permit this request.
                     let was_sent = self.ask(index, MOST_TRIES);
                     let failed = (!was_sent).then_some((index, Err(error)));
                     self.ready.extend(failed);
@@ -351,7 +345,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// Stops waiting for connections. The attempts to connect continue in the background.
+    /// The attempts to connect continue in the background.
     fn give_up_connecting(&mut self) {
         for Connecting { index, want, .. } in self.connecting.drain(..) {
             let reason = "connecting took longer than the deadline allows";

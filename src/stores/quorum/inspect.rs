@@ -28,7 +28,7 @@ impl Quorum {
             });
         let mut holdings = Vec::with_capacity(self.nodes.len());
         while let Some((index, answer)) = fan_out.next() {
-            // A node without a vote (see `quarantine.rs`) may have lost the hold. So its reply "free" counts as no reply.
+            // A node without a vote may have lost the hold, so its reply "free" counts as no reply.
             let answer = answer.and_then(|holding| match self.without_vote(index) {
                 Some(error) if !holding.is_locked => Err(error),
                 _ => {
@@ -54,7 +54,7 @@ impl Quorum {
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let locked = holdings.iter().filter(|holding| holding.is_locked);
         let mut locked: Vec<_> = locked.map(|holding| holding.remaining).collect();
-        // In descending order. A hold without an end counts as the longest.
+        // A hold without an end counts as the longest.
         locked.sort_unstable_by_key(|remaining| {
             std::cmp::Reverse(remaining.unwrap_or(Duration::MAX))
         });

@@ -1,8 +1,7 @@
 //! Attempts to connect to the nodes of a quorum in the background.
 //!
-//! Connecting (TCP, TLS, AUTH, identification) may take longer than the node timeout, which limits one request. So each
-//! attempt has its own timeout and its own thread. `FanOut` limits how long a call waits for the attempt. If the
-//! attempt ends later, the next call uses the connection.
+//! Connecting may take longer than the node timeout, which limits one request. So each attempt has its own timeout and
+//! its own thread. If the attempt ends after the call, the next call uses the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::quarantine::Quarantined;
 
 pub(super) struct Links {
-    /// For each node, the attempts to connect for requests, and the attempts to connect for renewals.
+    /// For each node, a link for requests and a link for renewals.
     nodes: Mutex<Vec<[Link; 2]>>,
     changed: Condvar,
     timeout: Duration,
@@ -25,7 +24,7 @@ pub(super) struct Links {
 #[derive(Default)]
 struct Link {
     is_under_way: bool,
-    /// The number of attempts that have ended. `last` is the result of the latest one.
+    /// The number of ended attempts.
     ended: u64,
     last: Option<Linked>,
 }
@@ -54,7 +53,6 @@ impl Links {
         }
     }
 
-    /// Waits until one of the attempts `wants` has ended, at most until `deadline`.
     pub(super) fn wait<'w, 'n: 'w>(
         &self,
         wants: impl Iterator<Item = &'w ConnectWait<'n>> + Clone,
@@ -90,7 +88,7 @@ impl QuorumNode {
         link.map(what).unwrap_or_default()
     }
 
-    /// Starts an attempt to connect in the background, unless one is running. Returns a wait for the end of the attempt.
+    /// Starts an attempt to connect in the background, unless one is running.
     pub(super) fn connect_aside(self: &Arc<QuorumNode>, purpose: Purpose) -> ConnectWait<'_> {
         let (seen, is_under_way) = self.with_link(purpose, |link| {
             (link.ended, std::mem::replace(&mut link.is_under_way, true))
@@ -142,7 +140,7 @@ impl ConnectWait<'_> {
         self.node.with_link(self.purpose, ended)
     }
 
-    /// Whether the previous attempt failed. If it failed at every awaited node, a call waits at most one node timeout.
+    /// Whether the previous attempt failed.
     pub(super) fn is_doubtful(&self) -> bool {
         let has_failed = |link: &mut Link| matches!(link.last, Some(Linked::Failed(_)));
         self.node.with_link(self.purpose, has_failed)

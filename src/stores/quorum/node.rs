@@ -9,23 +9,21 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// A request whose grant counts toward the majority. The node must have a vote (`quarantine.rs`), as for a renewal.
+    /// Its grant counts toward the majority. The node must have a vote, as for a renewal; see `quarantine.rs`.
     Vote,
     Renewal,
 }
 
 pub(crate) enum Pending<'a, T> {
     Ready(Result<T>),
-    /// The request was sent. If this value is dropped, the next user of the connection reads the reply. A dropped
-    /// renewal closes its connection.
+    /// After a drop, the next user of the connection reads the reply. A dropped renewal closes its connection.
     Sent(Box<dyn PendingAnswer<T> + 'a>),
-    /// Nothing was sent, because no connection is ready. `RedisNode::connect` makes a connection.
+    /// Nothing was sent. `RedisNode::connect` makes a connection.
     NotConnected,
-    /// Nothing was sent, because all connections are in use. The value is the number of connections.
+    /// Nothing was sent. All connections are in use; this is their number.
     Busy(u32),
 }
 
-/// A sent request whose reply was not read yet.
 pub(crate) trait PendingAnswer<T> {
     /// The connection on which the reply arrives. `None` if the reply can be read without waiting.
     fn source(&self) -> Option<Source<'_>>;
@@ -38,6 +36,5 @@ pub(crate) trait PendingAnswer<T> {
         None
     }
 
-    /// Waits for the reply until `deadline`.
     fn receive(self: Box<Self>, deadline: Instant) -> Result<T>;
 }

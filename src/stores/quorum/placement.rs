@@ -14,11 +14,11 @@ pub(super) struct Placement {
     pub(super) open: SmallVec<[OpenRequest; 2]>,
 }
 
-/// A request for a hold. Its reply was not read, so the node can still execute the request.
+/// A request whose reply was not read. The node can still execute the request.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRequest {
     pub(super) node: usize,
-    /// The time of the node's clock in ms after which the node refuses the request.
+    /// The node refuses the request after this time of its clock in ms.
     pub(super) not_after: i64,
 }
 
@@ -29,8 +29,8 @@ impl Quorum {
         placement.map_or(self.all(), |it| it.nodes)
     }
 
-    /// Removes the placement of a hold, and returns the nodes that may have the hold. `in_doubt` then lists only these
-    /// nodes, and the nodes that can still execute a request, with the expiry of that request.
+    /// Removes the placement of a hold, and returns its nodes. `in_doubt` then lists the nodes that may have the hold
+    /// or can still execute a request, with the expiry of the request.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) -> u64 {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         let nodes = placement.as_ref().map_or(self.all(), |it| it.nodes);
@@ -46,15 +46,13 @@ impl Quorum {
 }
 
 impl Placement {
-    /// Notes the requests of `open` that got no reply. An expiry of 0 means that the node granted the request.
+    /// An expiry of 0 in `open` means that the node granted the request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
             self.note(*node, *not_after);
         }
     }
 
-    /// Notes a request that the node can execute until `not_after` has passed. Several such requests at one node become one
-    /// entry with the latest expiry.
     pub(super) fn note(&mut self, node: usize, not_after: i64) {
         match self.open.iter_mut().find(|open| open.node == node) {
             Some(open) => open.not_after = open.not_after.max(not_after),

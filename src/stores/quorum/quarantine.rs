@@ -28,7 +28,6 @@ struct SeenRun {
     abstains: Option<(BootInstant, QuarantineReason)>,
 }
 
-/// Why a node has no vote.
 #[derive(Clone, Debug)]
 pub(crate) enum Quarantined {
     /// The node may have lost granted locks. The values are the remaining time without a vote and the reason.
@@ -65,7 +64,7 @@ impl Membership {
         }
     }
 
-    /// Notes which server is at node `index` now. Returns an error if the grants of this server do not count.
+    /// Notes which server is at node `index` now.
     fn admit(
         &self,
         index: usize,
@@ -91,7 +90,6 @@ impl Membership {
                 return known.vote(now);
             }
             if identity.asked <= known.told {
-                // The two identifications overlapped, so it is unknown which server is at the address now.
                 return Err(Quarantined::Outdated);
             }
         }
@@ -179,7 +177,6 @@ impl Identity {
 pub(crate) struct NodeHandle {
     membership: Arc<Membership>,
     index: usize,
-    /// Whether a failover may put another server at the address of this node.
     can_fail_over: bool,
 }
 
@@ -196,7 +193,6 @@ impl NodeHandle {
         }
     }
 
-    /// Returns why the last identified server has no vote; `None` if it has a vote.
     pub(crate) fn quarantined(&self) -> Option<Quarantined> {
         let nodes = self.membership.nodes.lock();
         let seen = nodes.get(self.index)?.as_ref()?;

@@ -9,8 +9,7 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 
-/// After a majority has released the hold, the call waits for the remaining replies. It waits for half of the time that the
-/// majority took, plus this time.
+/// After a majority has released the hold, the wait for further replies is half of the majority's time plus this time.
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
@@ -28,11 +27,10 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
             node.node.send_release(claim, 0, by)
         });
-        // The number of nodes to which no request for the hold was sent. These nodes do not have the hold.
+        // The nodes that got no request for the hold, and so lack the hold.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others) = (0, 0, 0);
-        // The number of nodes that lost the hold and have had no vote since then. These nodes have granted the lock to no
-        // other client.
+        // The nodes that lost the hold and have had no vote since. They have granted the lock to no other client.
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
@@ -58,8 +56,7 @@ impl Quorum {
             }
             tally.note(index, vote);
             if done == self.needed {
-                // A majority has released the hold. Most of the remaining replies arrive soon, so the call waits a little.
-                // At nodes without a reply, a background thread releases the lock later.
+                // Most other replies arrive soon. A background thread releases the lock at silent nodes later.
                 patience.get_or_insert(time::now() + fan_out.age() / 2 + SOON);
             }
             fan_out.is_needed = done + lacking + absent < self.needed;
@@ -70,7 +67,7 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept`: how many nodes may have excluded other clients until this call. `is_free`: these nodes are a
+        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: these nodes are a
         // majority, and a majority of all nodes lacks the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
@@ -102,8 +99,7 @@ impl Quorum {
         let mut fan_out = self.send_to(placement, purpose, lease, deadline, |node, by| {
             node.node.send_release(claim, keep, by)
         });
-        // The call waits for all replies. Otherwise a node could execute this request after the next request for the
-        // hold. An error lists all replies.
+        // The call waits for all replies. Otherwise a node could execute the hold's next request before this request.
         while let Some((index, answer)) = fan_out.next() {
             tally.note(index, self.record_reply(index, answer));
             fan_out.is_needed = tally.answered() < self.needed;
@@ -151,8 +147,7 @@ impl Quorum {
         }
         fan_out.note_rest(&mut tally.votes);
         if answered >= self.needed {
-            // Returns true if a node had the lock, and a majority may have had it. Silent nodes and nodes without a
-            // vote may have had the lock.
+            // Silent nodes and nodes without a vote may have had the lock.
             let may_have = self.nodes.len() - answered + forgot;
             Ok(freed > 0 && freed + may_have >= self.needed)
         } else {

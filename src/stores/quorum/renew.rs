@@ -66,7 +66,6 @@ impl Quorum {
         outcomes
     }
 
-    /// Renews the holds that were renewed less often than `max_extensions`. No request is sent for the other holds.
     fn renew_unspent(
         &self,
         claims: &[Claim],

@@ -61,7 +61,6 @@ impl Quorum {
         let within = position.within.get_or_insert_default();
         let found = node.node.survey(all, within, deadline);
         if within.is_over || found.is_err() {
-            // The next call continues with the next node, even after an error.
             position.within = None;
             position.node += 1;
         }

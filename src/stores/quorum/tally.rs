@@ -45,12 +45,10 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Granted))
     }
 
-    /// The number of nodes that have granted the request, refused it, or lack the hold.
     pub(super) fn answered(&self) -> usize {
         self.count(|vote| matches!(vote, Vote::Granted | Vote::Refused(_) | Vote::Lacks(_)))
     }
 
-    /// Whether a majority has granted the request, or cannot grant it even if all `outstanding` replies are grants.
     pub(super) fn is_decided(&self, needed: usize, outstanding: usize) -> bool {
         let granted = self.granted();
         granted >= needed || granted + outstanding < needed
@@ -60,7 +58,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// Nodes that have or may have granted the request, each with the request's expiry; 0 if the node has granted it.
+    /// The nodes that may have granted the request, and the request's expiry. The expiry is 0 after a grant.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes
@@ -151,7 +149,7 @@ impl Quorum {
         }))
     }
 
-    /// Returns `Exhausted` if the nodes that replied and the nodes without a free connection are together a majority.
+    /// Returns `Exhausted` if only the lack of free connections prevented a majority of replies.
     fn exhausted(&self, claim: &Claim, tally: &Tally) -> Option<Error> {
         let exhausted = |vote: &Vote| match vote {
             Vote::Failed(Error::Exhausted {
