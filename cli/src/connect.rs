@@ -271,9 +271,14 @@ impl ConnectArgs {
 
     /// Arguments override variables.
     fn urls(&self, mode: &Topology) -> Result<Vec<String>, Failure> {
-        if self.url.is_some() && (self.url_file.is_some() || !self.nodes.is_empty()) {
+        let given = [
+            self.url.is_some(),
+            self.url_file.is_some(),
+            !self.nodes.is_empty(),
+        ];
+        if given.into_iter().filter(|is| *is).count() > 1 {
             return Err(Failure::usage(
-                "--url cannot be combined with --url-file or --node",
+                "give only one of --url, --url-file and --node",
             ));
         }
         if let Some(url) = &self.url {

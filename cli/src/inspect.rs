@@ -60,7 +60,7 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
         Some(left) if let Some(job) = job => {
             line(
                 "mark of",
-                format!("--once-per: {job} has already run in this period"),
+                format!("--once-per: {job} has already started in this period"),
             );
             line(
                 "runs again",
@@ -78,8 +78,8 @@ pub(crate) fn lines(name: &str, info: &LockInfo) -> Vec<String> {
         line(
             "listening",
             match listening {
-                1 => "1 process".to_owned(),
-                number => format!("{number} processes"),
+                1 => "1 client".to_owned(),
+                number => format!("{number} clients"),
             },
         );
     }

@@ -39,8 +39,8 @@ struct Cli {
 const HELP_FOOTER: &str = concat!(
     "Servers are given by --url or --node, or by the variables REDLATCH_URL or REDLATCH_NODES. ",
     "Passwords are read from REDLATCH_PASSWORD or a file, never from an argument.\n",
-    "Exit codes: 0 success, 1 the answer is no, 2 invalid usage or settings, ",
-    "3 server unreachable or outcome unknown, 4 permission denied or TLS not trusted, ",
+    "Exit codes: 0 success, 1 the lock is free, nothing was released or a danger was found, 2 invalid usage or settings, ",
+    "3 no usable reply or outcome unknown, 4 permission denied or TLS not trusted, ",
     "5 output not written.",
 );
 
@@ -50,14 +50,14 @@ const RUN_HELP_FOOTER: &str = concat!(
     "  redlatch run --once-per 24h nightly -- ./backup.sh\n",
     "To let the job run again before the period ends:\n",
     "  redlatch unlock nightly:once --force\n\n",
-    "Exit codes: the command's own, 128+n if signal n ended it; 120 not started, 121 lock lost, ",
+    "Exit codes: the command's own, 128+n if signal n ended the command or the wait; 120 not started, 121 lock lost, ",
     "122 lock held by an outer run, 124 --max-run exceeded, 125 redlatch failed, ",
     "126 command not executable, 127 command not found.",
 );
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a command while holding a lock, and end it before the lock can be lost
+    /// Run a command while holding a lock, and end the command if the lock is about to be lost
     #[command(after_help = RUN_HELP_FOOTER)]
     Run(Box<run::RunArgs>),
     /// List the locks that are held

@@ -5,7 +5,7 @@ use crate::lock::Lock;
 use crate::store::{Left, LockInfo, LockKind, Outcome, Position, SurveyOf, TOKEN_CUT, shown_token};
 
 impl Lock {
-    /// Queries the store for the lock's holders, their processes, the remaining lease and the number of listening processes.
+    /// Queries the store for the lock's holders, their processes, the remaining lease and the number of subscribed clients.
     ///
     /// For a side of a read-write lock, the result describes both sides. The query writes nothing.
     ///

@@ -119,7 +119,7 @@ pub(super) fn of(findings: &[Finding], backend: &Backend, is_read_only: bool) ->
         None if backend.uses_token_locks() => promise(
             title,
             "no",
-            "token locks send no messages; waiters poll every 5 to 100 ms",
+            "token locks send no messages; waiters poll about every 5 to 100 ms",
         ),
         None if backend.is_database() => {
             promise(title, "no", "a database sends no messages; waiters poll")

@@ -29,7 +29,7 @@ pub(crate) struct RunArgs {
     /// Do not wait for the lock
     #[arg(long = "try", conflicts_with = "wait")]
     pub(super) only_tries: bool,
-    /// Maximum wait for the lock, such as 30s; by default unlimited, with --once-per none
+    /// Maximum wait for the lock, such as 30s; by default unlimited, with --once-per no wait
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) wait: Option<Duration>,
     /// End the command after this time, as timeout(1) does
@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Time from TERM to KILL, unless the lock's validity ends first
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s")]
     pub(super) kill_after: Duration,
-    /// Run the command at most once in this time (24h) over all machines, counted from its last start
+    /// Run the command at most once in this time, such as 24h, over all machines, counted from its last start
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(super) once_per: Option<Duration>,
     /// With --once-per: what counts as a run, the start or only an exit with 0
@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     /// With --once-per: how much earlier the next run may start; by default a tenth, at most 5m
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "once_per")]
     pub(super) slack: Option<Duration>,
-    /// Exit code if the command was not started because the lock is held or the job has already run
+    /// Exit code if the command was not started because the lock is held or the job has already started
     #[arg(
         short = 'E',
         long = "refused-exit-code",

@@ -99,7 +99,7 @@ fn attempt(args: &RunArgs, report: &mut RunReport) -> Result<u8, Failure> {
         if !args.quiet {
             let again = mark.as_ref().map(once::Mark::next_run_text);
             note(&format!(
-                "{}: already run in this period; the command was not started{}",
+                "{}: already started in this period; the command was not started again{}",
                 args.title(),
                 again.unwrap_or_default()
             ));
@@ -176,7 +176,7 @@ fn under_lock(
     }
     if let Some(lost) = lost {
         note(&format!(
-            "{}: the lock was lost while the command ran: {lost}",
+            "{}: the lock was lost, or could no longer be kept: {lost}",
             args.title()
         ));
         report.lost = Some(lost);

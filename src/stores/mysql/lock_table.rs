@@ -201,10 +201,14 @@ impl MySql {
         match outcome {
             Ok((0, _)) => {
                 // A proxy removed `LAST_INSERT_ID` from the reply. The lock may have been granted, so it is released.
-                self.resolve(&mut claim.in_doubt(0), deadline)?;
+                let mut in_doubt = claim.in_doubt(0);
                 let reason = "the reply has no LAST_INSERT_ID; connect without a proxy, or with one that does not \
                     change replies";
-                Err(self.error_of_users(&claim.name, CallError::Usage(reason.to_owned())))
+                let error = self.error_of_users(&claim.name, CallError::Usage(reason.to_owned()));
+                match self.resolve(&mut in_doubt, deadline) {
+                    Ok(_) => Err(error),
+                    Err(_) => Ok(Outcome::unknown(in_doubt, error)),
+                }
             }
             Ok((answer, _)) if answer >= BUSY => refused(Duration::from_micros(answer - BUSY)),
             Ok((fence, sent)) => Ok(Outcome::Done(granted(sent, fence))),
