@@ -126,6 +126,7 @@ mod documents {
     pages! {
         readme = include_str!("../README.md");
         guarantees = include_str!("../docs/guarantees.md");
+        #[cfg(feature = "in-memory")] kinds = include_str!("../docs/kinds.md");
         failures = include_str!("../docs/failures.md");
         configuration = include_str!("../docs/configuration.md");
         rights = include_str!("../docs/rights.md");

@@ -135,8 +135,18 @@ impl Losses {
     }
 
     fn wait(&self, deadline: Option<Instant>) -> Result<Loss, NoLoss> {
-        let forked = self.forked();
-        forked.map_or_else(|| self.news.wait(deadline), Ok)
+        if let Some(loss) = self.forked() {
+            return Ok(loss);
+        }
+        self.news.wait(deadline).or_else(|none| match none {
+            // The validity may have ended a moment ago, before the watch thread reports the loss.
+            NoLoss::NotYet => self
+                .hold
+                .lapse()
+                .map(|cause| self.hold.loss(cause))
+                .ok_or(none),
+            NoLoss::Ended => Err(none),
+        })
     }
 
     fn is_forked(&self) -> bool {

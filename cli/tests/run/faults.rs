@@ -58,7 +58,7 @@ fn a_loss_found_by_the_unlock_sets_the_exit_code() {
     let output = child.wait_with_output().unwrap();
     ends_with(&output, 121);
     assert!(
-        stderr(&output).contains("was lost while"),
+        stderr(&output).contains("the lock was lost"),
         "{}",
         stderr(&output)
     );
