@@ -18,16 +18,14 @@ use crate::store::{InDoubt, Store};
 /// A server has at most this many threads. They use at most half of the 32 connections that a pool has by default.
 const MOST_THREADS: usize = 16;
 
-/// A thread is added for each further group of this many open releases.
-const RELEASES_PER_THREAD: usize = 8;
+/// How long a thread waits for further releases before it ends.
+const LINGER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Resolver {
     store: Arc<dyn Store>,
     command_timeout: Duration,
     client: Arc<Counters>,
     state: Mutex<State>,
-    /// Notified by `queue` and `close`.
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -36,9 +34,8 @@ struct State {
     /// The threads that the shutdown joins. Some may have ended already.
     threads: Vec<JoinHandle<()>>,
     last_id: u64,
-    is_closed: bool,
-    /// Set by the shutdown. In a composite store, a failed release with `is_owed` is repeated until this instant.
-    owed_until: Option<Instant>,
+    /// Set by the shutdown. Until this instant the threads attempt the releases with `is_owed`.
+    closes: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -46,14 +43,16 @@ struct Server {
     /// The releases to attempt, in the order of their due times. The number distinguishes equal due times.
     open: BTreeMap<(Instant, u64), OpenRelease>,
     threads: usize,
-    /// After an attempt without a usable reply, no attempt begins before this instant.
-    paused_until: Option<Instant>,
+    /// How many of the threads wait in `next`.
+    idle: usize,
+    /// Notified by `queue` and `close`.
+    changed: Arc<Condvar>,
 }
 
 struct OpenRelease {
     in_doubt: InDoubt,
     backoff: Backoff,
-    /// True if the shutdown must not drop this release before an attempt.
+    /// True if the shutdown still attempts this release.
     is_owed: bool,
 }
 
@@ -77,13 +76,11 @@ impl Resolver {
             command_timeout,
             client,
             state: Mutex::default(),
-            changed: Condvar::default(),
         }
     }
 
-    /// Releases the hold of `in_doubt` in the background. If `is_owed`, the shutdown still makes the first attempt, unless
-    /// a release that the shutdown sent earlier to this server got no reply. Returns false after the shutdown, or if the
-    /// server has no thread and none can be started.
+    /// Releases the hold of `in_doubt` in the background. Returns false after the shutdown, or if the server has no thread
+    /// and none can be started.
     pub(crate) fn queue(self: &Arc<Self>, in_doubt: InDoubt, is_owed: bool) -> bool {
         let node = self.store.node(Some(&in_doubt.name));
         let open = OpenRelease {
@@ -92,24 +89,24 @@ impl Resolver {
             is_owed,
         };
         let mut state = self.state.lock();
-        if state.is_closed {
+        if state.closes.is_some() {
             return false;
         }
         let server = state.add(&node, time::now(), open);
-        let wanted = server.open.len().div_ceil(RELEASES_PER_THREAD);
-        if server.threads < wanted.min(MOST_THREADS) {
+        // A request without a reply keeps its thread busy, so each open release needs an idle thread.
+        if server.open.len() > server.idle && server.threads < MOST_THREADS {
             let (resolver, at) = (Arc::clone(self), Arc::clone(&node));
             if let Ok(thread) = sync::spawn("redlatch-release", move || resolver.run(&at)) {
                 server.threads += 1;
                 state.threads.retain(|thread| !thread.is_finished());
                 state.threads.push(thread);
+                return true;
             } else if server.threads == 0 {
                 state.servers.remove(&node);
                 return false;
             }
         }
-        drop(state);
-        self.changed.notify_all();
+        server.changed.notify_one();
         true
     }
 
@@ -120,7 +117,7 @@ impl Resolver {
         u64::try_from(open).unwrap_or(u64::MAX)
     }
 
-    /// Makes each thread end after its current call and its releases with `is_owed`. Returns the threads.
+    /// Makes the threads attempt the releases with `is_owed` for one `command_timeout`, and then end. Returns the threads.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         let now = time::now();
@@ -128,17 +125,14 @@ impl Resolver {
             let owed = std::mem::take(&mut server.open).into_iter();
             let owed = owed.filter(|(_, it)| it.is_owed);
             server.open = owed.map(|((_, id), it)| ((now, id), it)).collect();
-            server.paused_until = None;
+            server.changed.notify_all();
         }
-        state.is_closed = true;
-        state.owed_until = Some(now + self.command_timeout);
-        self.changed.notify_all();
+        state.closes = Some(now + self.command_timeout);
         std::mem::take(&mut state.threads)
     }
 
     fn run(&self, node: &Arc<str>) {
-        while let Some(mut open) = self.next(node) {
-            let deadline = time::now() + self.command_timeout;
+        while let Some((mut open, deadline)) = self.next(node) {
             let resolve = || self.store.resolve(&mut open.in_doubt, deadline);
             let outcome = self.client.request("clear", resolve);
             if matches!(outcome, Ok(true)) {
@@ -148,46 +142,51 @@ impl Resolver {
                 events::not_settled(&open.in_doubt.name, error);
             }
             let mut state = self.state.lock();
-            let is_over = state.owed_until.is_some_and(|until| time::now() >= until);
-            open.is_owed &= self.store.facts().is_composite && !is_over;
-            let due = time::now() + open.backoff.next();
-            let is_silent = outcome.is_err_and(|error| error.may_pass());
-            if is_silent && state.is_closed {
-                state.servers.remove(node);
-                return;
-            }
-            if !state.is_closed || open.is_owed {
-                let server = state.add(node, due, open);
-                if is_silent {
-                    server.paused_until = Some(due);
-                }
+            if state.closes.is_none() || open.is_owed {
+                let due = time::now() + open.backoff.next();
+                state.add(node, due, open);
             }
         }
     }
 
-    /// Waits for the next due release. Returns `None` if this thread is no longer needed.
-    fn next(&self, node: &Arc<str>) -> Option<OpenRelease> {
+    /// Waits for the next due release. Returns the release and the deadline of its attempt, or `None` if this thread is no
+    /// longer needed.
+    fn next(&self, node: &Arc<str>) -> Option<(OpenRelease, Instant)> {
+        let mut lingers = time::now() + LINGER;
         let mut state = self.state.lock();
         loop {
+            let (now, closes) = (time::now(), state.closes);
             let server = state.servers.get_mut(node)?;
-            let others = server.threads.saturating_sub(1);
-            if server.open.len() <= others * RELEASES_PER_THREAD {
-                server.threads = others;
-                if others == 0 {
+            if let Some(closes) = closes {
+                lingers = now;
+                if closes <= now {
+                    server.open.clear();
+                }
+            }
+            let first = server.open.first_entry();
+            let due = first.as_ref().map(|first| first.key().0);
+            if let Some(first) = first.filter(|_| due <= Some(now)) {
+                let open = first.remove();
+                if BootInstant::now() < open.in_doubt.ends {
+                    let deadline = now + self.command_timeout;
+                    return Some((open, closes.map_or(deadline, |closes| closes.min(deadline))));
+                }
+                continue;
+            }
+            if lingers <= now && server.open.len() <= server.idle {
+                server.threads -= 1;
+                if server.threads == 0 {
                     state.servers.remove(node);
                 }
                 return None;
             }
-            let first = server.open.first_entry()?;
-            let (due, _) = *first.key();
-            let due = server.paused_until.map_or(due, |until| due.max(until));
-            if due > time::now() {
-                state = self.changed.wait(state, Some(due));
-                continue;
-            }
-            let open = first.remove();
-            if BootInstant::now() < open.in_doubt.ends {
-                return Some(open);
+            let lingers = Some(lingers).filter(|it| *it > now);
+            let until = due.into_iter().chain(lingers).chain(closes).min();
+            let changed = Arc::clone(&server.changed);
+            server.idle += 1;
+            state = changed.wait(state, until);
+            if let Some(server) = state.servers.get_mut(node) {
+                server.idle -= 1;
             }
         }
     }

@@ -134,12 +134,11 @@ impl OwnedGuard {
     /// Unlocks without waiting for the server.
     ///
     /// For this process, the hold has ended when the call returns. A background thread sends a release request, and repeats
-    /// the request until the server confirms the release or the lease ends. If the server replies, the lock is free
-    /// within one [`command_timeout`](crate::Builder::command_timeout). Otherwise the lock is free when its lease ends.
-    /// Errors are only logged (feature `tracing`).
+    /// the request until the server confirms the release or the lease ends. A client sends at most 16 such requests to one
+    /// server at the same time. Errors are only logged (feature `tracing`).
     ///
     /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the client's last handle send the remaining requests
-    /// for at most one `command_timeout`. **If the process ends before the release is sent, the lock stays taken until its
+    /// for at most one [`command_timeout`](crate::Builder::command_timeout). **If the process ends before the release is sent, the lock stays taken until its
     /// lease ends.** After a shutdown this call waits for the server, like [`OwnedGuard::unlock`].
     ///
     /// # Examples

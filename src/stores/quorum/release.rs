@@ -32,6 +32,8 @@ impl Quorum {
         let (mut done, mut lacking, mut others) = (0, 0, 0);
         // The nodes that lost the hold and have had no vote since. They have granted the lock to no other client.
         let mut forgot = 0;
+        // The in-doubt nodes at which another client holds the lock.
+        let mut taken = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
             if let Ok(Outcome::Done(released)) = &answer {
@@ -42,6 +44,7 @@ impl Quorum {
             if let Vote::Lacks(cause) = &vote {
                 if let Some(not_after) = in_doubt.not_after(index).filter(|it| *it > 0) {
                     let reason = "the acquire request may still arrive";
+                    taken += usize::from(*cause != LossCause::Gone);
                     vote = Vote::Unknown(not_after, self.unavailable(index, reason));
                 } else {
                     lacking += 1;
@@ -69,7 +72,7 @@ impl Quorum {
         }
         // `kept`: the nodes that may have excluded other clients until this call. `is_free`: these nodes are a
         // majority, and a majority of all nodes lacks the hold now.
-        let kept = done + left + if done > 0 { forgot } else { 0 };
+        let kept = done + left - taken + if done > 0 { forgot } else { 0 };
         let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {
