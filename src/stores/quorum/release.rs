@@ -32,8 +32,6 @@ impl Quorum {
         let (mut done, mut lacking, mut others) = (0, 0, 0);
         // The nodes that lost the hold and have had no vote since. They have granted the lock to no other client.
         let mut forgot = 0;
-        // The in-doubt nodes at which another client holds the lock.
-        let mut taken = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
             if let Ok(Outcome::Done(released)) = &answer {
@@ -44,7 +42,6 @@ impl Quorum {
             if let Vote::Lacks(cause) = &vote {
                 if let Some(not_after) = in_doubt.not_after(index).filter(|it| *it > 0) {
                     let reason = "the acquire request may still arrive";
-                    taken += usize::from(*cause != LossCause::Gone);
                     vote = Vote::Unknown(not_after, self.unavailable(index, reason));
                 } else {
                     lacking += 1;
@@ -67,13 +64,16 @@ impl Quorum {
         let took = fan_out.age();
         fan_out.note_rest(&mut tally.votes);
         let left = in_doubt.not_after.iter().flatten().count();
+        // These nodes may never have granted the hold.
+        let unconfirmed = in_doubt.not_after.iter().flatten().filter(|at| **at > 0);
+        let unconfirmed = unconfirmed.count();
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: these nodes are a
-        // majority, and a majority of all nodes lacks the hold now.
-        let kept = done + left - taken + if done > 0 { forgot } else { 0 };
-        let is_free = kept >= self.needed && done + lacking + absent >= self.needed;
+        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: these nodes are a majority
+        // without the unconfirmed nodes, and a majority of all nodes lacks the hold now.
+        let kept = done + left + if done > 0 { forgot } else { 0 };
+        let is_free = kept - unconfirmed >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {
             return Ok(Outcome::Done(Released {
                 others,
