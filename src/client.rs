@@ -353,9 +353,10 @@ impl Client {
             #[cfg(feature = "mysql")]
             Backend::Mysql(store) => {
                 let node = store.node();
-                let reason =
-                    format!("{node} is a database; the nodes of a quorum have to be Redis servers");
-                Err(Error::config("the nodes of a quorum", reason))
+                let reason = format!(
+                    "{node} is a database; the nodes of a Redlock have to be Redis servers"
+                );
+                Err(Error::config("the nodes of a Redlock", reason))
             }
         }
     }

@@ -31,7 +31,7 @@ const LONGEST_NAME: usize = 128;
 /// also queries the server once a second. If a signalled waiter dies before it confirms the signal to the server, another
 /// waiter is woken about 10 seconds later. If the waiter dies later, the signal is lost.
 ///
-/// [`Lock::condition`] creates a condition without I/O. Conditions need one Redis server, which may be behind sentinels
+/// [`Lock::condition`] returns a condition without I/O. Conditions need one Redis server, which may be behind sentinels
 /// or in a cluster. The lock must be a [`lock`](crate::Client::lock), a [`fenced_lock`](crate::Client::fenced_lock), a
 /// [`fair_lock`](crate::Client::fair_lock) or the write side of a [`ReadWriteLock`](crate::ReadWriteLock).
 ///

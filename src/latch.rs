@@ -22,7 +22,7 @@ use crate::store::CountStep;
 ///
 /// A message wakes the waiters. In case the message is lost, each waiter also queries the latch once a second.
 ///
-/// [`Client::latch`](crate::Client::latch) creates a latch without I/O. A latch needs one Redis server, which may be
+/// [`Client::latch`](crate::Client::latch) returns a latch without I/O. A latch needs one Redis server, which may be
 /// behind sentinels or in a cluster. A failover may lose a change of the count.
 ///
 /// # Examples

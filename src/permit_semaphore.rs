@@ -24,7 +24,7 @@ use crate::store::CountStep;
 ///   same key in Redis.
 /// * As for a [`Semaphore`](crate::Semaphore), acquisitions are not reentrant, and there is no order among processes.
 ///
-/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) creates a semaphore without I/O. All semaphores of one name
+/// [`Client::permit_semaphore`](crate::Client::permit_semaphore) returns a semaphore without I/O. All semaphores of one name
 /// share the same permits. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover may
 /// lose a change of the number of free permits, or apply the change twice.
 ///

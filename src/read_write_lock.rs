@@ -22,7 +22,7 @@ use crate::lock::Lock;
 /// Redisson's `lockWatchdogTimeout`. So [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than
 /// `lockWatchdogTimeout`. Both are 30 s by default.
 ///
-/// [`Client::read_write_lock`](crate::Client::read_write_lock) creates a read-write lock without I/O. A
+/// [`Client::read_write_lock`](crate::Client::read_write_lock) returns a read-write lock without I/O. A
 /// [`lock`](crate::Client::lock) of the same name is a lock of another kind: while either is held, an acquisition of
 /// the other one returns [`Error::WrongType`](crate::Error::WrongType). A read-write lock of a database client returns
 /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no read-write locks.

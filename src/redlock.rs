@@ -248,7 +248,7 @@ impl RedlockBuilder {
     /// [`Error::InvalidConfig`] if a setting is invalid, if there are no nodes or more than 64, if their clients have
     /// different key prefixes, if two nodes are the same server, or if a node is a database or belongs to a cluster.
     pub fn build(self) -> Result<Redlock> {
-        let (setting, range) = ("the nodes of a quorum", format!("1 ..= {MOST_NODES}"));
+        let (setting, range) = ("the nodes of a Redlock", format!("1 ..= {MOST_NODES}"));
         check_within(setting, self.nodes.len(), 1..=MOST_NODES, &range)?;
         check_lease("max_lease", self.max_lease)?;
         let watchdog_timeout = self.watchdog_timeout.unwrap_or(self.max_lease);

@@ -27,7 +27,7 @@ use crate::store::CountStep;
 /// * The waiting threads of one client acquire permits in the order of arrival. [`Semaphore::try_acquire`] bypasses the
 ///   waiting threads. There is no order among processes.
 ///
-/// [`Client::semaphore`](crate::Client::semaphore) creates a semaphore without I/O. All semaphores of one name share the
+/// [`Client::semaphore`](crate::Client::semaphore) returns a semaphore without I/O. All semaphores of one name share the
 /// same permits. A semaphore exists on one Redis server (also behind sentinels or in a cluster). A failover may lose a
 /// change of the number of free permits, or apply the change twice.
 ///

@@ -80,8 +80,9 @@ setters! {
     ///
     /// If the holder of a lock dies, the lock stays held until the lease ends. The server must reply to a renewal
     /// within a quarter of the lease and within one `command_timeout`. A renewal may need a new connection, which takes
-    /// several round trips. So the lease should be at least ten round-trip times, twenty with TLS, or fifty behind
-    /// sentinels or in a cluster. Allowed: 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
+    /// several round trips. So the lease should be at least fifty round-trip times.
+    ///
+    /// Allowed: 10 ms ..= 365 days. Defaults to 30 s, as in Redisson.
     watchdog_timeout(timeout: Duration) => settings.lease = timeout;
 
     /// Sets the time limit of one request, including connecting and authenticating. Defaults to 2 s.

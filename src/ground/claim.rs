@@ -119,7 +119,7 @@ pub(crate) struct Side {
 pub(crate) struct Rules {
     /// Makes the id of a hold from the client's uuid, the thread's number and the hold's number.
     pub(crate) visitor: fn(&str, u64, u64) -> VisitorId,
-    /// Makes the id of the hold of a multi-lock's member, from the id of the multi-lock's hold and the member's index.
+    /// Makes the id of a member's hold from the id of its multi-lock's hold and the member's index.
     /// Each member that is a token lock gets its own token. If two members were the same lock and had equal tokens, the
     /// store would treat the second request as a repetition of the first.
     pub(crate) visitor_of_part: fn(&VisitorId, usize) -> VisitorId,

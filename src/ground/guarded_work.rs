@@ -13,7 +13,7 @@ const MOST_WORDS: usize = 4_000;
 ///
 /// Common commands have methods of their own. [`Batch::command`] begins any other command. The server must know which
 /// arguments are keys. So pass a key with [`Batch::key`], or as `key` to a method such as [`Batch::set`]. The client's
-/// [`key_prefix`](crate::Builder::key_prefix) is not added to keys. Numbers are passed as text.
+/// [`key_prefix`](crate::Builder::key_prefix) is not added to keys. Pass numbers as text.
 ///
 /// # Examples
 ///

@@ -55,21 +55,24 @@ use crate::losses::Losses;
 /// std::thread::spawn(move || drop(guard)).join().expect("it does not panic");
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[must_use = "the lock is unlocked as soon as the guard is dropped"]
+#[must_use = "a guard that is not bound unlocks at once; bind it, as in `let guard = lock.guard()?`"]
 #[derive(Debug)]
 pub struct Guard {
     held: HeldLevel,
     released: bool,
-    /// Makes the guard not `Send`, because the thread that acquired the lock is the owner of the hold.
-    not_send: PhantomData<*const ()>,
+    _not_send: UseOwnedForOtherThreads,
 }
+
+/// Makes a guard not `Send`, because its thread owns the hold. Compilers name this type in the error.
+#[derive(Debug, Default)]
+struct UseOwnedForOtherThreads(PhantomData<*const ()>);
 
 impl Guard {
     pub(crate) fn new(lock: Lock, hold: Arc<Hold>, level: LevelId) -> Guard {
         Guard {
             held: HeldLevel::new(lock, hold, level),
             released: false,
-            not_send: PhantomData,
+            _not_send: UseOwnedForOtherThreads::default(),
         }
     }
 

@@ -46,7 +46,7 @@ use crate::losses::Losses;
 /// assert!(!lock.is_locked()?);
 /// # Ok::<(), redlatch::Error>(())
 /// ```
-#[must_use = "the lock is unlocked as soon as the guard is dropped"]
+#[must_use = "a guard that is not bound unlocks at once; bind it, as in `let guard = lock.owned()?`"]
 pub struct OwnedGuard {
     held: HeldLevel,
     /// The watchdog renews the hold until the last `Arc` of this owner is dropped.

@@ -1,6 +1,6 @@
 //! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! An uncontended lock and unlock are counted without a mutex of this module. A waiting thread locks a mutex to enter the
+//! Counting an uncontended lock and unlock locks no mutex of this module. A waiting thread locks a mutex to enter the
 //! list of waits.
 
 pub(crate) mod class;

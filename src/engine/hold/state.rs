@@ -23,7 +23,7 @@ pub(super) struct Level {
 /// | phase | entered by | valid | renewed | leads to |
 /// |---|---|---|---|---|
 /// | Held | the grant | until `valid_until` | see `is_looked_after` | Released, Lost |
-/// | Released | the release of the last level, before its request | no | no | Lost, if the release finds the hold gone |
+/// | Released | the release of the last level, before the request is sent | no | no | Lost, if the release finds the hold gone |
 /// | Lost | the store reports the loss, `valid_until` has passed, or the watchdog died | no | no | – |
 #[derive(Debug, Clone)]
 pub(super) enum Phase {

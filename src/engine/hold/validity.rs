@@ -29,7 +29,7 @@ pub(super) struct InFlight {
     pub(super) by: By,
     pub(super) sent: BootInstant,
     pub(super) lease: Nanos,
-    /// A reply to this request extends the validity to this moment at most, because other requests may run after it.
+    /// A reply to this request extends the validity to this moment at most, because other requests may run after this one.
     pub(super) most: Option<BootInstant>,
     /// The server refuses the request from this moment on.
     pub(super) expires: BootInstant,

@@ -48,7 +48,7 @@ pub(crate) trait Visit {
         None
     }
 
-    /// Frees a hold that was handed off to a waiter whose own attempt has acquired the lock.
+    /// Frees a handed-off hold that the waiter does not use.
     fn discard(&self, _hold: &Hold) {}
 
     /// Called when this wait begins to queue, even if `Visit::offer` keeps it out of the client's queue.

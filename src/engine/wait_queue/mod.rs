@@ -43,12 +43,12 @@ struct Waiter<O, G> {
     state: Mutex<State<G>>,
 }
 
-/// | state | entered by | leads to |
+/// | state | entered when | leads to |
 /// |---|---|---|
-/// | Waiting | the waiter joins; the hand-off failed | Successor, Left |
-/// | Successor | the releaser | Granted, Waiting, Left |
-/// | Granted | the releaser | Left, with the hold |
-/// | Left | the waiter, at any time | – (a later grant fails, and the releaser frees the hold) |
+/// | Waiting | the waiter joins, or a hand-off fails | Successor, Left |
+/// | Successor | a releaser picks the waiter | Granted, Waiting, Left |
+/// | Granted | the hand-off succeeds | Left, with the hold |
+/// | Left | the waiter leaves, at any time | – (a later grant fails, and the releaser frees the hold) |
 #[derive(Debug)]
 enum State<G> {
     Waiting,

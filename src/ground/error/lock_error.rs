@@ -48,7 +48,7 @@ errors! {
         name: Arc<str>,
         /// The requested number.
         permits: i64,
-    } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not a valid number of permits or count: it and the sum have to be 1 ..= {LARGEST_COUNT}; at most 1000 permits with ids are acquired at once";
+    } "invalid_permits" (Some(name), None), "lock {name:?}: {permits} is not allowed: numbers of permits, counts and their sums are 1 ..= {LARGEST_COUNT}, and at most 1000 permits with ids are acquired at once";
     /// The lease time is shorter than 10 ms, longer than 365 days, or longer than the `max_lease` of a quorum. Or the
     /// life of a semaphore is shorter than 1 ms or longer than 365 days.
     InvalidLease {
@@ -188,7 +188,7 @@ errors! {
         node: Arc<str>,
         /// A description of the value.
         reason: String,
-    } "wrong_type" (Some(lock), Some(node)), "lock {lock:?}: {node} has another value under this name, which was not changed: {reason}";
+    } "wrong_type" (Some(lock), Some(node)), "lock {lock:?}: {node} has other data under this name, which was not changed; use another name: {reason}";
     /// The count of the hold in the store is not a number.
     CorruptCount {
         /// The lock.
@@ -312,7 +312,7 @@ errors! {
         reason: String,
         /// The replies to the commands before the failed command.
         done: Vec<Reply>,
-    } "command_failed" (Some(lock), Some(node)), "lock {lock:?}: command {index} of the guarded write failed on {node}; the commands before it took effect: {reason}";
+    } "command_failed" (Some(lock), Some(node)), "lock {lock:?}: command {index} of the guarded write (the first is 0) failed on {node}; only earlier commands took effect: {reason}";
     /// A write had a smaller fencing token than an earlier write. Nothing was written.
     Stale {
         /// The resource.

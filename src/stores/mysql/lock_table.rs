@@ -17,7 +17,7 @@ use crate::ground::loss::LossCause;
 use crate::ground::time;
 use crate::store::{Granted, LockInfo, Outcome, Refusal, Released, Store};
 
-/// How often a request is repeated if the server refuses it as late, because the known clock offset is stale.
+/// The maximum repeats of a request that the server refuses as late because the known clock offset is stale.
 const CORRECTIONS: u32 = 3;
 
 #[derive(Clone, Copy)]

@@ -168,7 +168,7 @@ impl Session {
         self.call(|connection, deadline| connection.query(statement, params, deadline))
     }
 
-    /// Rolls back the rest of a transaction after a failed statement, and begins a new one.
+    /// After a failed statement, rolls back the transaction and begins a new one.
     pub(super) fn restart(&mut self) -> Result<()> {
         let isolation = self.isolation;
         self.ended_by = None;
@@ -252,7 +252,7 @@ impl Drop for Session {
         if self.pid != process::id() {
             std::mem::forget(self.slot.take());
         } else {
-            // After an error, `rollback` closes the connection, and the server rolls back.
+            // If the rollback fails, `rollback` closes the connection, so the server rolls back.
             let _ = self.rollback();
         }
     }

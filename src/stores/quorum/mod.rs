@@ -1,7 +1,7 @@
 //! Redlock: a lock on several independent servers, which is held while a majority of them grants it.
 //!
 //! The [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) describes the
-//! algorithm. Each request is sent to all of its connected nodes before the first reply is read. A hold's validity counts
+//! algorithm. Each request goes to all its nodes with a free connection before any reply is read. A hold's validity counts
 //! from a time before its first request. The grants of a node that may have lost locks do not count (`quarantine.rs`).
 
 mod acquire;
@@ -132,7 +132,7 @@ impl Quorum {
                 Some(Linked::NoVote(why @ (Quarantined::SameAs(_) | Quarantined::InCluster))) => {
                     let (node, all) = (attempt.node.name(), self.node(None));
                     let reason = format!("{node}: {why}; the nodes are {all}");
-                    return Err(Error::config("the nodes of a quorum", reason));
+                    return Err(Error::config("the nodes of a Redlock", reason));
                 }
                 Some(Linked::Failed(error @ Error::InvalidConfig { .. })) => return Err(error),
                 _ => {}

@@ -32,7 +32,7 @@ impl Redis {
                 server: Arc::clone(server),
             }),
             Topology::Cluster(_) => Err(Error::config(
-                "the nodes of a quorum",
+                "the nodes of a Redlock",
                 format!("{}: {}", self.node(None), Quarantined::InCluster),
             )),
         }

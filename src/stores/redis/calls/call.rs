@@ -165,7 +165,7 @@ impl<'c> Call<'c> {
         (self.known, self.wanted) == (0, 1)
     }
 
-    /// The number of parts that [`add`](Call::add) encodes.
+    /// How many request arguments [`add`](Call::add) encodes.
     fn parts(&self, arg: Arg) -> usize {
         match arg {
             Arg::Counts if self.begins() => 0,

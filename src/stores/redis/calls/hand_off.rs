@@ -51,7 +51,7 @@ impl Operation for HandOff<'_> {
                     leftover: None,
                 }))
             }
-            // The first attempt may have handed the lock off. The lease of the successor may then have ended.
+            // The first attempt may have handed off the lock, and the successor's lease may have ended since.
             (Some(2), Some(_), _) if attempts.earlier_sent_since.is_some() => {
                 let reason = "a repeated request got no reply, and neither hold exists";
                 let fault = CallError::NotSent(reason.into());

@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// If this client did not request the end of a sharded subscription, the slot has moved.
+    /// If the server ends a sharded subscription unasked, the slot has moved.
     fn unsubscribed(&self, channel: &str) {
         let is_moved = forget(self.state.lock().channels.get_mut(channel));
         if is_moved {

@@ -10,7 +10,7 @@ pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port, give i
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) words: String,
-    /// Whether another certificate can cure the failure.
+    /// Whether a retry may succeed if the certificates may change.
     pub(super) may_pass: bool,
 }
 
