@@ -34,7 +34,7 @@ pub use survey::{Holder, LockInfo, LockKind};
 pub use traffic::ConnectionStats;
 pub(crate) use traffic::{ConnectionCounter, Opened};
 
-/// Leases longer than this are refused, so that sums of times cannot overflow.
+/// Longer leases, except `ENDLESS`, are refused, so that sums of times cannot overflow.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Every operation returns by its `deadline`. A server changes a lock in one atomic step. An operation whose result is

@@ -30,7 +30,7 @@ numbers! {
         metrics::gauge!("redlatch_waiters", "class" => class.to_owned()).increment(more);
     connections(more: f64)
         metrics::gauge!("redlatch_connections").increment(more);
-    /// The caller must call this function once for each hold in a request.
+    /// A renewal of n holds counts as n requests.
     request(operation: &'static str, result: &'static str)
         metrics::counter!("redlatch_requests_total", "operation" => operation, "result" => result).increment(1);
     message(used: &'static str)

@@ -73,7 +73,7 @@ impl InDoubt {
         }
     }
 
-    /// Makes `not_after` list exactly `nodes` nodes.
+    /// Resizes `not_after` to `nodes` entries.
     pub(crate) fn list(&mut self, nodes: usize) {
         self.not_after = (0..nodes).map(|node| self.not_after(node)).collect();
     }

@@ -163,7 +163,7 @@ impl LockInfo {
 
 /// Returns the first characters of a token, and a hash that distinguishes tokens with the same beginning.
 ///
-/// The hash is 32-bit FNV-1a, which is the same in every version and process. Nobody can guess the token from 32 bits. A
+/// The hash is 32-bit FNV-1a, which is the same in every version and process. So a random token stays secret. A
 /// client could cause a collision deliberately, but such a client could acquire the lock as well.
 pub(crate) fn shown_token(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {

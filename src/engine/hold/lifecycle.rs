@@ -1,4 +1,4 @@
-//! The beginning and the end of a hold: when it is counted, and which listeners are notified.
+//! The beginning and the end of a hold, with their metrics and notices.
 
 use std::sync::Arc;
 use std::time::Duration;

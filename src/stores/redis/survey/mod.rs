@@ -116,7 +116,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns the connection's generation, the next cursor, and the next locks. The generation changes with the server.
+/// Returns the connection's generation, the next cursor, and the next locks. A cursor is valid in one generation.
 fn read_page(
     node: &Node,
     connection: &mut Connection,
