@@ -53,7 +53,7 @@ pub struct PermitSemaphore {
 counter_methods!(PermitSemaphore);
 
 impl PermitSemaphore {
-    /// Returns a new value for the same semaphore. A [`Permits`] handle from this value has the fixed lease `lease`.
+    /// Returns another `PermitSemaphore` of this name. A [`Permits`] handle from this value has the fixed lease `lease`.
     ///
     /// Permits with a fixed lease are not renewed. They end after `lease` even without a release. If `lease` is not
     /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`](crate::Error::InvalidLease). Without this method

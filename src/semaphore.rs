@@ -54,7 +54,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// Returns a new value for the same semaphore. Permits acquired through this value have the fixed lease `lease`.
+    /// Returns another `Semaphore` of this name. Permits acquired through this value have the fixed lease `lease`.
     ///
     /// Permits with a fixed lease are not renewed. They end after `lease` even without a release. If `lease` is not
     /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`]. Without this method the watchdog renews the

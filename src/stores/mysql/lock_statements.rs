@@ -78,7 +78,7 @@ impl Statements {
             // A late request inserts a NULL name, which fails with error 1048. If another owner holds the lock,
             // LAST_INSERT_ID must be overwritten. Otherwise the client would read the time of the rejected insert as a
             // token. A second copy of the request finds its own `:o` in the row. That copy keeps the count and does not
-            // shorten the lease, because later requests may have changed both. If assignments see new values, `owner`
+            // shorten the lease, because later requests may have changed both. If assignments run in order, `owner`
             // is already set when `expires_at` is assigned. Then only `acquired_at` shows whether the grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
