@@ -109,8 +109,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered attempt may arrive after a later release. If that release has set the count to the value
-            // that the attempt expects, the attempt overwrites the lease.
+            // An unanswered attempt may arrive after a later release. If the count is then the one that the
+            // attempt expects, the attempt overwrites the count and the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

@@ -27,7 +27,7 @@ pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
 use wakes::{wakes_all, wakes_as_many, wakes_one};
 
-/// The client reads the replies to an operation in the same way for all kinds.
+/// Says nothing about replies: the client reads them alike for all kinds.
 pub(super) struct Layout {
     pub(super) channel: Key,
     /// The channel of a single waiter in the queue. `None` if all waiters share `channel`.

@@ -73,8 +73,8 @@ fn missing_rights_are_queried() {
 fn without_eval_the_refusal_names_the_right() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
-    // The client inspects the lock, and then tests its rights with the same key. So the server refuses both requests.
     assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
+    // The inspection and the test of rights use the same key, so the server refuses both.
     assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
     assert_eq!(
         missing("NOPERM no", Some(Says::error(of_command))),
