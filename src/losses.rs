@@ -106,7 +106,8 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`] if the hold has not been lost so far; [`NoLoss::Ended`] if the hold was unlocked.
+    /// [`NoLoss::NotYet`] if no loss has been reported so far, which can be a moment after the validity has ended;
+    /// [`NoLoss::Ended`] if the hold was unlocked.
     pub fn try_recv(&self) -> Result<Loss, NoLoss> {
         self.wait(Some(time::now()))
     }
@@ -135,18 +136,8 @@ impl Losses {
     }
 
     fn wait(&self, deadline: Option<Instant>) -> Result<Loss, NoLoss> {
-        if let Some(loss) = self.forked() {
-            return Ok(loss);
-        }
-        self.news.wait(deadline).or_else(|none| match none {
-            // The validity may have ended a moment ago, before the watch thread reports the loss.
-            NoLoss::NotYet => self
-                .hold
-                .lapse()
-                .map(|cause| self.hold.loss(cause))
-                .ok_or(none),
-            NoLoss::Ended => Err(none),
-        })
+        let forked = self.forked();
+        forked.map_or_else(|| self.news.wait(deadline), Ok)
     }
 
     fn is_forked(&self) -> bool {

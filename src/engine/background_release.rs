@@ -30,7 +30,7 @@ pub(crate) struct Resolver {
 
 #[derive(Default)]
 struct State {
-    servers: BTreeMap<Arc<str>, Server>,
+    servers: BTreeMap<Arc<str>, ReleaseQueue>,
     /// The threads that the shutdown joins. Some may have ended already.
     threads: Vec<JoinHandle<()>>,
     last_id: u64,
@@ -39,11 +39,11 @@ struct State {
 }
 
 #[derive(Default)]
-struct Server {
+struct ReleaseQueue {
     /// The releases to attempt, in the order of their due times. The number distinguishes equal due times.
     open: BTreeMap<(Instant, u64), OpenRelease>,
     threads: usize,
-    /// How many of the threads wait in `next`.
+    /// How many of the threads wait for a due release.
     idle: usize,
     /// Notified by `queue` and `close`.
     changed: Arc<Condvar>,
@@ -57,7 +57,7 @@ struct OpenRelease {
 }
 
 impl State {
-    fn add(&mut self, node: &Arc<str>, due: Instant, open: OpenRelease) -> &mut Server {
+    fn add(&mut self, node: &Arc<str>, due: Instant, open: OpenRelease) -> &mut ReleaseQueue {
         self.last_id += 1;
         let server = self.servers.entry(Arc::clone(node)).or_default();
         server.open.insert((due, self.last_id), open);

@@ -199,6 +199,46 @@ fn a_silent_server_bounds_waits_and_the_end_of_the_client() {
     assert!(took < timeout + SLACK, "{took:?}");
 }
 
+/// Unlocks 20 locks in the background. The proxy, which is returned, loses one of the requests.
+fn unlock_with_a_lost_request(server: &RedisServer) -> (Client, Proxy) {
+    teach(server);
+    let proxy = Proxy::to(server.addr());
+    let client = Client::builder().command_timeout(ms(5000));
+    let client = client.open(&proxy.url()).unwrap();
+    let lock = |number| client.lock(&format!("job:{number}")).owned().unwrap();
+    let guards: Vec<_> = (0..20).map(lock).collect();
+    let lost = proxy.next(1, None, Fault::SwallowRequest(End::Silent));
+    guards
+        .into_iter()
+        .for_each(OwnedGuard::unlock_in_background);
+    eventually(ms(2500), "a request is lost", || lost.hits() == 1);
+    (client, proxy)
+}
+
+#[test]
+fn a_silent_background_release_holds_back_no_other() {
+    let server = RedisServer::start();
+    let (client, proxy) = unlock_with_a_lost_request(&server);
+    eventually(ms(2500), "all others are free", || {
+        server.int(&["DBSIZE"]) <= 1
+    });
+    proxy.cut();
+    client.shutdown();
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
+#[test]
+fn a_release_that_is_cut_at_the_shutdown_is_sent_again() {
+    let server = RedisServer::start();
+    let (client, proxy) = unlock_with_a_lost_request(&server);
+    thread::scope(|scope| {
+        scope.spawn(|| client.shutdown());
+        thread::sleep(ms(300));
+        proxy.cut();
+    });
+    assert_eq!(server.int(&["DBSIZE"]), 0);
+}
+
 /// The first copy of the release is lost on the way to the server, or its reply on the way back.
 #[test]
 fn a_background_release_without_a_reply_is_sent_again() {
