@@ -64,7 +64,7 @@ pub(super) fn forking_holder() {
                 assert!(!losses.is_valid());
                 assert_eq!(losses.recv().unwrap().cause, LossCause::Forked);
                 for _ in 0..2 {
-                    let told = losses.as_receiver().recv().unwrap();
+                    let told = losses.as_receiver().recv_timeout(SLACK).unwrap();
                     assert_eq!(told.cause, LossCause::Forked);
                 }
             }
