@@ -80,7 +80,7 @@ impl Client {
     ///
     /// The string key `name` contains a random token of 20 bytes and has the lease as its TTL, as after `SET name token NX
     /// PX lease`. This lock and programs in other languages that use that pattern (redis-py's `Lock`, redsync, …) exclude
-    /// each other. The watchdog renews a token lock like any other [`Lock`]. It differs from a [`lock`](Client::lock):
+    /// each other. The watchdog renews a token lock like any other [`Lock`]. Differences from a [`lock`](Client::lock):
     ///
     /// * A token lock is **not reentrant**: a second acquisition by its holder returns [`Error::NotReentrant`].
     /// * Unlocks send no messages, so a waiter polls about every 5 to 100 ms.
@@ -157,9 +157,9 @@ impl Client {
     /// in the order of arrival. The fair lock is Redisson's `RFairLock`.
     ///
     /// A [`try_guard`](Lock::try_guard) acquires a fair lock only if no thread waits. A re-entry bypasses the queue. A
-    /// waiter whose process has ended delays the waiters behind it by about 1.5 s. A waiter in a stopped process delays them
-    /// by up to 10 s, and so does an ended process in a cluster without sharded Pub/Sub. If a waiter gets no reply to
-    /// its request, it may move to the end of the queue.
+    /// waiter whose process has ended delays the waiters behind it by about 1.5 s, or by up to 10 s in a cluster
+    /// without sharded Pub/Sub. A waiter in a stopped process delays the waiters behind it by up to 10 s. If a waiter
+    /// gets no reply to its request, it may move to the end of the queue.
     ///
     /// Redis keeps the waiters in the list `redisson_lock_queue:{name}`. The sorted set `redisson_lock_timeout:{name}`
     /// contains the time from which each waiter counts as dead. A fair lock and a [`lock`](Client::lock) of the same name
@@ -169,7 +169,7 @@ impl Client {
     /// [`Error::Unsupported`](crate::Error::Unsupported). A [`Redlock`](crate::Redlock) has no fair locks.
     ///
     /// A fair lock is slower than a [`lock`](Client::lock): after an unlock, the fair lock is free until the next waiter has
-    /// received a message and acquired it.
+    /// received a message and acquired the lock.
     ///
     /// # Examples
     ///
@@ -313,7 +313,7 @@ impl Client {
         &self.inner.id
     }
 
-    /// Returns the oldest holds and waits of this client, and the numbers of its connections, without I/O. In a forked child
+    /// Returns the oldest holds and waits of this client, and counts of its connections, without I/O. In a forked child
     /// the result is empty.
     pub fn activity(&self) -> Activity {
         self.inner.activity()
@@ -333,8 +333,8 @@ impl Client {
     /// [`Losses`](crate::Losses) of the current holds report [`LossCause::Closed`](crate::LossCause::Closed).
     ///
     /// A [`MultiLock`](crate::MultiLock) with locks of this client uses an internal client. So does a
-    /// [`Redlock`](crate::Redlock) with this client as a node. This call ends the waits of internal clients too, but they
-    /// continue to renew.
+    /// [`Redlock`](crate::Redlock) with this client as a node. This call also ends the waits of internal clients, but
+    /// internal clients continue to renew holds.
     pub fn shutdown(&self) {
         self.inner.shut_down();
     }

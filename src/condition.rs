@@ -84,23 +84,23 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// The call did not release the lock, or has acquired it again, so the lock is held:
+    /// After these errors the lock is held, because the call did not release it or has acquired it again:
     ///
     /// - [`Error::Nested`]: a level of the hold belongs to a guard;
-    /// - [`Error::Upgrade`]: the thread also holds the read side (only the write side of a
-    ///   [`ReadWriteLock`](crate::ReadWriteLock));
+    /// - [`Error::Upgrade`]: the lock is the write side of a [`ReadWriteLock`](crate::ReadWriteLock), and the thread
+    ///   also holds the read side;
     /// - [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Unavailable`], [`Error::Unknown`]: the server did not
     ///   confirm within [`command_timeout`](crate::Builder::command_timeout) that this thread waits for signals;
     /// - [`Error::Permission`], [`Error::Untrusted`], [`Error::WrongType`], [`Error::Unexpected`]: the user lacks a right, a
     ///   TLS certificate is not trusted, or the key of the waiters has other data;
     /// - [`Error::InvalidName`], [`Error::Unsupported`]: the name is invalid, or this lock has no conditions.
     ///
-    /// The lock is not held:
+    /// After these errors the lock is not held:
     ///
     /// - [`Error::NotHeld`]: the current thread does not hold the lock;
     /// - [`Error::Lost`]: the lock was lost before the wait could release it. Unlock each level nevertheless;
     /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was forked;
-    /// - those of [`Lock::lock`], even of the first list: the lock was released, but not acquired again.
+    /// - any error of [`Lock::lock`], even an error of the first list: the lock was released, but not acquired again.
     pub fn wait(&self) -> Result<()> {
         self.wait_until(WaitLimit::forever(None)).map(drop)
     }

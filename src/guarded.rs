@@ -116,8 +116,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] or [`Error::InvalidName`] if the current thread does not hold the lock. Other errors are
-    /// those of [`Guard::write`](crate::Guard::write).
+    /// Those of [`Guard::write`](crate::Guard::write). [`Error::NotHeld`] if the current thread does not hold the lock.
+    /// [`Error::InvalidName`] and [`Error::InvalidConfig`] as for [`Lock::unlock`].
     pub fn write(&self, batch: impl FnOnce(&mut Batch)) -> Result<Vec<Reply>> {
         self.work(Work::Commands(&filled(batch)))
     }
@@ -126,8 +126,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] or [`Error::InvalidName`] if the current thread does not hold the lock. Other errors are
-    /// those of [`Guard::eval`](crate::Guard::eval).
+    /// Those of [`Guard::eval`](crate::Guard::eval). [`Error::NotHeld`] if the current thread does not hold the lock.
+    /// [`Error::InvalidName`] and [`Error::InvalidConfig`] as for [`Lock::unlock`].
     pub fn eval(&self, script: &str, keys: &[&str], args: &[&[u8]]) -> Result<Reply> {
         self.work(script_of(script, keys, args)).map(only)
     }

@@ -106,8 +106,8 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// [`NoLoss::NotYet`] if no loss has been reported so far, which can be a moment after the validity has ended;
-    /// [`NoLoss::Ended`] if the hold was unlocked.
+    /// [`NoLoss::NotYet`] if no loss has been reported so far; [`NoLoss::Ended`] if the hold was unlocked. A loss may
+    /// be reported a moment after the end of the validity.
     pub fn try_recv(&self) -> Result<Loss, NoLoss> {
         self.wait(Some(time::now()))
     }

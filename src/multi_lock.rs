@@ -102,7 +102,7 @@ impl MultiLock {
         let parts = entrances.iter().map(|raw_lock| raw_lock.key.clone());
         let (store, prefix) = (Arc::new(MultiStore::new(members)), KeyPrefix::default());
         let counted = CountSettings {
-            // The joined names would make a new metric label for each combination of members.
+            // The multi-lock's name would make a new metric label for each combination of parts.
             class_of: Some(ClassOf(Arc::new(|_| "multi_lock"))),
             ..CountSettings::default()
         };

@@ -75,7 +75,7 @@ impl ReadWriteLock {
     /// Returns the side that one thread holds alone, without I/O.
     ///
     /// A thread that holds only the read side gets [`Error::Upgrade`](crate::Error::Upgrade). [`Lock::is_locked`] of
-    /// this side returns whether a thread holds it. [`Lock::force_unlock`] ends that thread's holds on both sides.
+    /// this side returns whether there is a writer. [`Lock::force_unlock`] ends the writer's holds of both sides.
     ///
     /// # Examples
     ///

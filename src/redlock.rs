@@ -220,8 +220,8 @@ impl RedlockBuilder {
     /// Gives each server its vote at the first connection, even if the server started less than one `max_lease` before,
     /// or may have replaced another server.
     ///
-    /// Use this setting only for servers that are known to be new, as in tests and examples. A former replica has no
-    /// vote at first. Servers that restart or fail over later lose their vote as usual. Defaults to off.
+    /// Use this setting only for servers known to be new, as in tests and examples. A former replica still has no vote
+    /// for one `max_lease`. Servers that restart or fail over later lose their vote as usual. Defaults to off.
     pub fn trust_new_nodes(mut self) -> RedlockBuilder {
         self.trusts_new_nodes = true;
         self
@@ -230,7 +230,7 @@ impl RedlockBuilder {
     /// Stores locks as the Redis documentation does: a string key with a random token.
     ///
     /// Redlock libraries of other languages (redlock-py, pottery, redsync, …) use this format. Their locks and the
-    /// locks of this `Redlock` exclude each other. The locks are not reentrant, and waiters poll; see
+    /// locks of this `Redlock` exclude each other. Locks in this format are not reentrant, and waiters poll; see
     /// [`Client::token_lock`]. Defaults to Redisson's hash, which is reentrant.
     pub fn canonical(mut self) -> RedlockBuilder {
         self.kind = Kind::Token;

@@ -287,8 +287,8 @@ impl Lock {
 ///
 /// The permits belong to this handle and not to a thread, so the handle can be sent to another thread. The permits are
 /// renewed until the drop, unless they have a fixed lease. The drop takes at most one
-/// [`command_timeout`](crate::Builder::command_timeout). The drop only logs an error (feature `tracing`).
-/// [`Permits::release`] returns the error.
+/// [`command_timeout`](crate::Builder::command_timeout). If the drop fails, the error is only logged (feature
+/// `tracing`). [`Permits::release`] returns the error.
 ///
 /// # Examples
 ///
@@ -356,8 +356,8 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// Those of [`Permits::release`]. After an error the permits stay taken without an owner, or are free one lease
-    /// later at the latest.
+    /// Those of [`Permits::release`]. After an error, the permits either stay taken without an owner, or are free one
+    /// lease later at the latest.
     pub fn forget(self) -> Result<()> {
         self.guard.forget()
     }

@@ -100,8 +100,8 @@ pub(crate) trait Store: Send + Sync {
 
     fn facts(&self) -> &Facts;
 
-    /// The name of the node that has `lock`; of the whole store if `lock` is `None` or the store is composite. The name
-    /// contains no password. A node is a part of the store that can fail alone.
+    /// The name of the node that has `lock`. If `lock` is `None` or the store is composite, the whole store's name. The
+    /// name contains no password. A node is a part of the store that can fail alone.
     fn node(&self, lock: Option<&str>) -> Arc<str>;
 
     fn connections(&self) -> ConnectionStats {
@@ -230,7 +230,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, but its outcome is not known.
     Unknown {
-        /// After a [`Left::Successor`], the successor may also have the lock, or get it until `in_doubt.not_after`.
+        /// After a [`Left::Successor`], the successor may have the lock, or may acquire it until `in_doubt.not_after`.
         in_doubt: InDoubt,
         error: Error,
     },

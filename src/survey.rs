@@ -132,8 +132,8 @@ impl Redlock {
     /// Returns an iterator over the held locks whose names begin with `prefix`; see [`Client::locks`].
     ///
     /// All nodes are read before the first lock is returned. The first number of [`LockInfo::nodes`] is the number of nodes
-    /// with the hold. If it is below a majority, the hold remains from a failed attempt, or nodes have failed. For a
-    /// [`canonical`](crate::RedlockBuilder::canonical) Redlock, token locks are included.
+    /// with the hold. If this number is below a majority, the hold is left over from a failed attempt, or nodes have
+    /// failed. For a [`canonical`](crate::RedlockBuilder::canonical) Redlock, token locks are included.
     ///
     /// # Errors
     ///

@@ -64,9 +64,9 @@ impl Controls<'_> {
     /// Before the call returns, every hold whose validity has ended is lost, and [`Guard::lost`](crate::Guard::lost)
     /// reports the loss. The clients renew all other holds. The [`Builder::on_lost`](crate::Builder::on_lost) hook is
     /// called soon after. Waiters attempt to acquire their locks again. The clock cannot be set back. Request timeouts,
-    /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. A
-    /// [`Redlock`](crate::Redlock) with this server as a node has another clock, so its holds stay valid while their
-    /// keys expire. For a Redlock, call [`advance_clock`] as well.
+    /// [`outage_timeout`](crate::Builder::outage_timeout) and other servers are not affected. Holds of a
+    /// [`Redlock`](crate::Redlock) use the clock of the process, so they stay valid although their keys on this server
+    /// expire. For a Redlock, call [`advance_clock`] as well.
     ///
     /// # Examples
     ///

@@ -34,10 +34,10 @@ setters! {
     #[cfg(feature = "tls")]
     /// Sets the name that the certificate of every server must contain. The client also sends this name to the server (SNI).
     ///
-    /// Use this setting for servers behind a tunnel or a forwarded port. Clusters and sentinels need this setting if they
-    /// announce hosts that their certificates do not contain. Only `rediss://` and `mysqls://` URLs accept this setting.
-    /// Defaults to the host of the URL or the announced host. For an announced IP address, a certificate for the host of one
-    /// of the URLs is also accepted.
+    /// Use this setting for servers behind a tunnel or a forwarded port. Also use it if a Cluster or sentinels announce
+    /// hosts that the servers' certificates do not contain. Only `rediss://` and `mysqls://` URLs accept this setting.
+    /// Defaults to the host of the URL or the announced host. If the announced host is an IP address, the certificate
+    /// may instead contain the host of one of the URLs.
     tls_server_name(name: impl Into<String>) => settings.access.tls_config.server_name = Some(name.into());
 
     #[cfg(feature = "tls")]
@@ -138,7 +138,7 @@ impl Builder {
         self.with_tls(|tls| tls.identity = Some(pair.into()))
     }
 
-    /// Sets the files with the certificate of the client and its private key. A changed file is read again as by
+    /// Sets the files with the certificate of the client and its private key. For changes of the files, see
     /// [`ca_certificate_file`](Builder::ca_certificate_file).
     pub fn client_certificate_files(
         self,
@@ -154,9 +154,8 @@ impl Builder {
     /// Both results are texts in PEM form. The text with the client certificate also contains the private key. For an empty
     /// text, the other certificate settings apply, such as [`ca_certificate`](Builder::ca_certificate). The function
     /// runs on a separate thread, one call at a time. A connection waits for the result for at most
-    /// [`connect_timeout`](Builder::connect_timeout). TLS failures count as an outage in the cases of
-    /// [`ca_certificate_file`](Builder::ca_certificate_file). Only `rediss://` and `mysqls://` URLs accept this
-    /// setting. Defaults to none.
+    /// [`connect_timeout`](Builder::connect_timeout). [`ca_certificate_file`](Builder::ca_certificate_file) lists the
+    /// TLS failures that count as outages. Only `rediss://` and `mysqls://` URLs accept this setting. Defaults to none.
     pub fn certificates_with<A, C, E>(
         self,
         provider: impl Fn() -> Result<(A, C), E> + Send + Sync + 'static,

@@ -166,10 +166,10 @@ setters! {
     /// Sets the function that maps the name of a lock to its class. Classes label metrics (feature `metrics`) and the events
     /// for an [`Observer`].
     ///
-    /// The client calls the function whenever it creates a lock. The argument is the name without the key prefix, and the
-    /// result is a part of the name or a static text. A client has at most 64 classes. Further classes, and classes longer
-    /// than 64 bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as `lock:orders` for
-    /// `lock:orders:42`, without a leading `{`, trailing `}` and separators at the end of the class.
+    /// The client calls the function whenever it creates a lock. The argument is the name without the key prefix, and
+    /// the result is a part of the name or a static text. A client has at most 64 classes. Further classes, and classes
+    /// longer than 64 bytes, count as `other`. Defaults to the name up to the last `:`, `/`, `{` or `}`, such as
+    /// `lock:orders` for `lock:orders:42`. A leading `{`, trailing `}` and separators at the end are ignored.
     ///
     /// # Examples
     ///
@@ -227,10 +227,10 @@ impl Builder {
     /// setting for servers behind NAT or forwarded ports.
     ///
     /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
-    /// certificate must be valid for the returned host. Calls that need the address return [`Error::Unreachable`] if
-    /// another server than the announced one answers at the returned address, or if the function blocks and has not
-    /// mapped this address before. They return [`Error::InvalidConfig`] if the function panics, or returns an empty
-    /// host or port 0. The function runs on a separate thread. Only [`sentinel`](Builder::sentinel) and
+    /// certificate must be valid for the returned host. If a different server than the announced one answers at the
+    /// returned address, calls return [`Error::Unreachable`]. They return the same error if the function blocks before
+    /// it has mapped the address once. If the function panics or returns an empty host or port 0, calls return
+    /// [`Error::InvalidConfig`]. The function runs on a separate thread. Only [`sentinel`](Builder::sentinel) and
     /// [`cluster`](Builder::cluster) accept this setting. Defaults to none.
     pub fn map_address(
         mut self,
@@ -246,7 +246,7 @@ impl Builder {
     /// again. With this setting, too few acknowledgements have these effects:
     ///
     /// - The client releases the new hold or the new level of a re-entry, and the call returns
-    ///   [`Error::NotReplicated`]. A waiting call first tries again until its end.
+    ///   [`Error::NotReplicated`]. A waiting call returns this error only at the end of the wait.
     /// - An `unlock` of an inner level returns [`Error::Unknown`], because a failover may bring the level back.
     /// - A renewal does not extend the validity and is tried again. The hold is lost when the last acknowledged lease ends.
     ///

@@ -63,7 +63,8 @@ impl Timeouts {
     }
 }
 
-/// Each call reserves at least this time for a late wake-up and clean-up, but at most a quarter of `command_timeout`.
+/// Between a request's deadline and the end of its call, the thread has at least this time to wake up and clean up. If
+/// `command_timeout` is short, this time is a quarter of it.
 const LEAST_MARGIN: Duration = Duration::from_millis(50);
 
 impl ClientInner {

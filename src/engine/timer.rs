@@ -70,7 +70,7 @@ impl<T: Timed> Timer<T> {
         true
     }
 
-    /// The `is_due_at` of the cancelled entry must return false from now on.
+    /// Counts a cancelled entry. From now on, `is_due_at` of the entry must return false.
     pub(crate) fn cancelled(&self) {
         let mut inner = self.inner.lock();
         inner.stale += 1;

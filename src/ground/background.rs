@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::ground::sync::{self, Condvar, Mutex};
 use crate::ground::time;
 
-/// A caller with an older value waits at most this long for a new value.
+/// A caller that has the value of an earlier call waits at most this long for a new value.
 const PROMPT: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
@@ -37,7 +37,7 @@ where
     V: Clone + Default + Send + 'static,
 {
     /// Starts `call` unless a call for `key` is running. Returns the number of the running call, and the time until
-    /// which a caller with an older value should wait.
+    /// which a caller that has the value of an earlier call should wait.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,

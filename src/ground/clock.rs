@@ -161,7 +161,7 @@ impl ClockPair {
     }
 }
 
-/// The clock of a client's holds: of the process, or of an in-memory server. A test can set both clocks ahead.
+/// The clock for a client's holds: the clock of the process or of an in-memory server. A test can set both ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
     clock: Option<Arc<MovableClock>>,

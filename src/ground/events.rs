@@ -130,7 +130,7 @@ impl Drop for HoldSpan {
 }
 
 impl HoldSpan {
-    /// Exits the span of the wait first, so that the new span has the same parent.
+    /// Exits the span of the wait first, so that the span of the hold gets the same parent as the span of the wait.
     #[cfg(feature = "tracing")]
     pub(crate) fn behind(
         mut wait: WaitSpan,

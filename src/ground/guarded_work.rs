@@ -50,7 +50,7 @@ impl Batch {
         self.arg(key)
     }
 
-    /// Adds an argument that is not a key to the last command.
+    /// Adds an argument to the last command. The argument is not a key.
     pub fn arg(&mut self, argument: impl AsRef<[u8]>) -> &mut Batch {
         let word = argument.as_ref().to_vec();
         match self.commands.last_mut() {

@@ -157,7 +157,7 @@ struct Inner {
 #[derive(Debug)]
 struct Listener {
     parker: Arc<Parker>,
-    /// The number of this queue among the message sources of `parker`.
+    /// The number of the message source; see [`LAST_SOURCE`].
     source: u32,
 }
 
@@ -227,8 +227,8 @@ impl Notifier {
         woken.take(most).count()
     }
 
-    /// A waiter with a source number above 0 waits for a multi-lock or a Redlock. So the waiter is not in the client's
-    /// wait queue for the lock of `channel`.
+    /// Counts the waiters of `channel` that wait for a multi-lock or a Redlock. Their source numbers are above 0. They
+    /// are not in the client's wait queue for the lock of `channel`.
     pub(crate) fn waiters_for_several(&self, channel: &str) -> usize {
         let inner = self.inner.lock();
         let waiters = inner.queues.get(channel).into_iter().flatten();
@@ -271,7 +271,7 @@ impl Registration {
         wake
     }
 
-    /// Notes that the store has replied to the attempt, so that the permit is used up.
+    /// The store has replied to the attempt, so the permit is used up.
     pub(crate) fn spend(&mut self) {
         self.owes = None;
     }

@@ -5,7 +5,7 @@ use std::str;
 pub enum Reply {
     /// No value, such as the value of a missing key.
     Nil,
-    /// An integer. Every integer passes through Lua, which is exact only up to 2^53.
+    /// An integer. Every integer passes through Lua, whose numbers represent integers exactly only up to 2^53.
     Int(i64),
     /// A string of bytes, or a status such as `OK`.
     Bytes(Vec<u8>),

@@ -78,10 +78,10 @@ impl Guard {
 
     /// Returns whether the lock is certainly held at this moment, without I/O.
     ///
-    /// A hold is valid for its lease minus 1 % and 2 ms, because clocks differ. This time begins just *before* the client
-    /// sent the last confirmed acquisition or renewal. When the validity ends or a loss is reported, the result becomes
-    /// false and stays false. There is one exception: after `Guard::transaction` (feature `mysql`) has committed, the result
-    /// may be true again. The lock may be lost between this check and the caller's next step.
+    /// A hold is valid for its lease minus 1 % and 2 ms, because clocks differ. The validity begins just *before* the
+    /// client sent the last confirmed acquisition or renewal. When the validity ends or a loss is reported, the result
+    /// becomes false and stays false. The exception: after `Guard::transaction` (feature `mysql`) has committed,
+    /// the result may be true again. The lock may be lost between this check and the caller's next step.
     pub fn is_valid(&self) -> bool {
         self.held.is_valid()
     }

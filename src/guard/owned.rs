@@ -137,9 +137,9 @@ impl OwnedGuard {
     /// the request until the server confirms the release or the lease ends. A client sends at most 16 such requests to one
     /// server at the same time. Errors are only logged (feature `tracing`).
     ///
-    /// [`Client::shutdown`](crate::Client::shutdown) and the drop of the client's last handle send the remaining requests
-    /// for at most one [`command_timeout`](crate::Builder::command_timeout). **If the process ends before the release is sent, the lock stays taken until its
-    /// lease ends.** After a shutdown this call waits for the server, like [`OwnedGuard::unlock`].
+    /// [`Client::shutdown`](crate::Client::shutdown) still sends the remaining requests, for at most one
+    /// [`command_timeout`](crate::Builder::command_timeout). After a shutdown this call waits for the server. **If the
+    /// process ends before the release is sent, the lock stays taken until its lease ends.**
     ///
     /// # Examples
     ///

@@ -272,8 +272,8 @@ impl Lock {
     ///
     /// If the server is slow, the call takes up to 250 ms more than `wait`. With a `wait` of zero the call makes one
     /// attempt. With a longer `wait`, the result is also false if the client has no free connection until the end of
-    /// `wait`. If another thread of this client got a reply about the lock shortly before that end, this call makes no
-    /// last attempt.
+    /// `wait`. If another thread of this client got a reply about the lock shortly before the end of `wait`, this call
+    /// makes no last attempt.
     ///
     /// # Errors
     ///
@@ -303,9 +303,10 @@ impl Lock {
     /// Call this method once for each acquisition. If the hold has a level that [`Lock::lock`] acquired, the call
     /// releases this level. Otherwise it releases the level of a guard, and this guard then has nothing to unlock.
     ///
-    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). Do not repeat a failed unlock:
-    /// the thread no longer has the level, unless the error is [`Error::Unsupported`], [`Error::InvalidConfig`] or
-    /// [`Error::Forked`]. If it was the last level, the hold is no longer renewed, and is released in the background.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After [`Error::Unsupported`],
+    /// [`Error::InvalidConfig`] or [`Error::Forked`], nothing has changed. After any other error, the thread no longer
+    /// has the level: do not repeat the unlock. If it was the last level, the client stops the renewals, and releases
+    /// the hold in the background.
     ///
     /// If an unlock gets no reply, the client may send it once more. The second request succeeds even if the hold no
     /// longer exists. So `Ok` is also possible if the hold was lost, unnoticed, just before the unlock.

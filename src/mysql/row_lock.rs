@@ -20,7 +20,7 @@ pub struct RowTarget {
 impl RowTarget {
     /// Returns the rows of `table`. The column `key` must be the whole primary key of `table`.
     ///
-    /// If `key` is not the primary key, the first lock of a row returns [`DatabaseError::Schema`]. Without an index the
+    /// If `key` is not the primary key, the first lock of a row returns [`DatabaseError::Schema`]: without an index the
     /// server would lock every row that it reads. The key must be an integer, text, bytes, a date or a date with time.
     ///
     /// # Errors

@@ -24,8 +24,8 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// back, so every later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. User variables
-/// and named locks (`GET_LOCK`) in the text of a statement end with the transaction. If a stored function or trigger sets
-/// them, they may remain in the session.
+/// and named locks (`GET_LOCK`) end with the transaction if the text of a statement contains them. They may remain in
+/// the session if only a stored function or a trigger sets them.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -180,8 +180,8 @@ impl OwnedGuard {
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::transaction`](crate::Guard::transaction). [`Error::Unsupported`] is returned also while another
-    /// thread has a transaction of this guard open.
+    /// Those of [`Guard::transaction`](crate::Guard::transaction). [`Error::Unsupported`] may also mean that another
+    /// thread has an open transaction of this guard.
     pub fn transaction<T, E: From<Error>>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, E>,
@@ -284,7 +284,7 @@ impl Drop for Pin<'_> {
                 Err(error) => events::unlock_failed(&self.hold.name, &error),
             }
         }
-        // The hold was not renewed during the transaction.
+        // The hold was not renewed during the transaction, so the watchdog checks the hold at once.
         inner.watchdog.check_now(&self.hold.name);
     }
 }

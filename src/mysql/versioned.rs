@@ -30,7 +30,7 @@ pub enum Check {
 /// Optimistic updates of the rows of one table, created by [`Client::versioned`].
 ///
 /// An update reads a row, lets a closure compute changes, and writes the changes only if no other writer has changed the row
-/// meanwhile. After such a change the update starts again. Every writer of the table must use the same check.
+/// meanwhile. If another writer changed the row, the update starts again. All writers must use the same check.
 ///
 /// **A pure calculation needs no `Versioned`**: `UPDATE stock SET qty = qty - 1 WHERE id = ? AND qty >= 1` is one atomic
 /// statement. In a measurement on a contended row it was three times as fast. Use `Versioned` if SQL cannot express the new
@@ -161,8 +161,8 @@ impl Versioned {
     ///
     /// The error of `work`; [`DatabaseError::Conflict`] after the last attempt; [`DatabaseError::RowNotFound`] if no
     /// row has this key; [`Error::Closed`] if the client is shut down during a pause; and those of
-    /// [`Versioned::try_update`]. After [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`] another attempt
-    /// follows.
+    /// [`Versioned::try_update`], except [`DatabaseError::WaitTimeout`] and [`DatabaseError::Deadlock`], which cause
+    /// another attempt.
     pub fn update_with<T, E: From<Error>>(
         &self,
         key: impl Into<Value>,

@@ -23,7 +23,7 @@ pub struct Changes(pub(crate) Vec<(String, Value)>);
 pub enum Step<T> {
     /// Writes the changes in the first field. The update returns the second field as [`Outcome::value`].
     Set(Changes, T),
-    /// Leaves the row unchanged. The update returns the field as [`Outcome::value`].
+    /// Leaves the row unchanged. The update returns the `T` as [`Outcome::value`].
     Stop(T),
 }
 

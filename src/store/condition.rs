@@ -51,6 +51,6 @@ pub(crate) enum ConditionAnswer {
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
-    /// Whether the waiter may have been notified of a signal. If so and its entry is gone, another waiter is signalled.
+    /// True if the store may have signalled the waiter. If its entry is then gone, another waiter gets the signal.
     pub(crate) was_told: bool,
 }

@@ -19,9 +19,9 @@ pub(crate) struct InDoubt {
     /// `Some` if the request concerns an entry in the queue of a condition, not a hold. In this case, `visitor` identifies
     /// the wait.
     pub(crate) place: Option<EntryInDoubt>,
-    /// For each node, the time in ms on the node's clock after which the node refuses the request. A release after that time
-    /// is final at that node. `None` means that nothing is left to release at the node. A node beyond the end of the list
-    /// has the value of the last listed node, or 0 if the list is empty.
+    /// For each node, the time in ms on the node's clock after which the node refuses the request. After that time,
+    /// one successful release is enough. `None` means that nothing is left to release at the node. A node beyond the
+    /// end of the list has the value of the last listed node, or 0 if the list is empty.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
     /// The latest time at which a lease set by the request can end.
     pub(crate) ends: BootInstant,

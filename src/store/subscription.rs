@@ -30,9 +30,9 @@ pub(crate) struct Subscription {
     /// Declared before `keep`, so that the waiter leaves the channel's queue before the delivery of messages ends.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
-    /// How many source numbers of the parker this subscription uses, see `ground/notify.rs`.
+    /// The number of message sources of this subscription, see `ground/notify.rs`.
     pub(crate) sources: u32,
-    /// The longest random pause between a message and the next attempt. It prevents all waiters from attempting at once.
+    /// The longest random pause between a message and the next attempt. It prevents simultaneous attempts.
     pub(crate) jitter: Duration,
     pub(crate) keep: Option<Box<dyn Send>>,
 }

@@ -29,7 +29,7 @@ pub enum LockKind {
     Semaphore,
     /// A [`Client::permit_semaphore`](crate::Client::permit_semaphore) with acquired permits.
     PermitSemaphore,
-    /// A [`Client::latch`](crate::Client::latch), or a semaphore without holders. The store has only a number for both.
+    /// A [`Client::latch`](crate::Client::latch), or a semaphore without holders. Both are stored as a plain number.
     Counter,
 }
 
@@ -163,8 +163,8 @@ impl LockInfo {
 
 /// Returns the first characters of a token, and a hash that distinguishes tokens with the same beginning.
 ///
-/// The hash is 32-bit FNV-1a, which is the same in every version and process. So a random token stays secret. A
-/// client could cause a collision deliberately, but such a client could acquire the lock as well.
+/// The hash is 32-bit FNV-1a. It is the same in every version and process, and too short to reveal a random token. A
+/// client could cause a collision on purpose. This gains nothing, because the client could also acquire the lock.
 pub(crate) fn shown_token(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -298,7 +298,7 @@ pub(crate) fn fill_in_processes(locks: &mut [LockInfo], connected: &[Connected])
     }
 }
 
-/// Merges the descriptions of one lock from nodes of a quorum with `of` nodes. `needed` is the size of a majority.
+/// Merges the nodes' descriptions of one lock. `of` is the number of nodes, and `needed` is the size of a majority.
 pub(crate) fn merge_nodes(mut told: Vec<LockInfo>, needed: usize, of: usize) -> Option<LockInfo> {
     let held_by = |info: &LockInfo, visitor: &str| {
         let mut holders = info.holders.iter();

@@ -16,7 +16,7 @@ use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 use crate::ground::process;
 use crate::ground::sync::{self, Mutex};
 
-/// Shared by the pools of one client. The thread lives while one of these pools exists.
+/// Shared by the pools of one client. `thread` ends with the last of these pools.
 #[derive(Clone)]
 pub(crate) struct PoolSettings {
     pub(crate) idle_timeout: Duration,
@@ -157,8 +157,8 @@ impl<C: Send + 'static> Slots<C> {
         self.state().is_none_or(|it| it.connections == 0)
     }
 
-    /// Closes free connections now. Connections in use are closed when their slots are dropped. A slot that is borrowed
-    /// later belongs to a pool of its own, so its connection is closed after use.
+    /// Closes free connections now. Connections in use are closed when their slots are dropped. After this call, each
+    /// borrowed slot has a pool of its own. This pool ends with the slot, and closes the connection.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let closed = self.pool.lock().take();

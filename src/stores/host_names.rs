@@ -1,8 +1,8 @@
 //! Resolves host names within a deadline.
 //!
-//! `getaddrinfo` has no timeout and may block for half a minute. So at most one thread per name calls `getaddrinfo`, and
-//! callers wait for its result until their deadline. If it is slow or fails, callers first try the addresses of its last
-//! success.
+//! `getaddrinfo` has no timeout and may block for half a minute. So at most one thread per name calls `getaddrinfo`,
+//! and callers wait for the result until their deadline. If the call is slow or fails, callers first try the addresses
+//! of the last successful call.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

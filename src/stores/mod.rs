@@ -26,8 +26,8 @@ pub(crate) fn patience(deadline: Instant) -> Duration {
 /// The pause between two searches for a free connection if no further connection can be made.
 const LIMIT_POLL: Duration = Duration::from_millis(1);
 
-/// Borrows a slot with a connection, after an attempt to connect has failed. At a limit such as `maxclients` or open
-/// files, waits for the connections in use. The caller has already borrowed `own` of the slots.
+/// Borrows a slot with a connection, after an attempt to connect has failed. If the attempt failed at a limit such as
+/// `maxclients` or open files, waits until another thread returns a connection. The caller has borrowed `own` slots.
 pub(crate) fn borrow_connected<C: Send + 'static>(
     slots: &Slots<C>,
     own: u32,

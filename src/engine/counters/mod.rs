@@ -1,7 +1,7 @@
 //! Counts and reports waits and holds by the class of their lock, and requests by operation.
 //!
-//! Counting an uncontended lock and unlock locks no mutex of this module. A waiting thread locks a mutex to enter the
-//! list of waits.
+//! Without contention, the counting of a lock and its unlock needs no mutex of this module. A waiting thread locks a
+//! mutex to enter the list of waits.
 
 pub(crate) mod class;
 mod requests;
@@ -23,7 +23,7 @@ use crate::ground::{events, metrics};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CountSettings {
-    /// The user's function from a lock name to its class. Without it, the class is the name up to its last separator.
+    /// The user's function from a lock name to its class. If `None`, the class is the name up to its last separator.
     pub(crate) class_of: Option<ClassOf>,
     pub(crate) observer: Observed,
     pub(crate) long_wait: Duration,

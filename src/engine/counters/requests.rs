@@ -19,7 +19,7 @@ fn end_of(error: &Error) -> &'static str {
 }
 
 pub(crate) trait Answer {
-    /// Calls `note` with the outcome as a label, for renewals once for each hold.
+    /// Calls `note` with the outcome as a label. `Vec<Renewal>` calls `note` once for each hold.
     fn ends(&self, note: &mut dyn FnMut(&'static str)) {
         note("ok");
     }

@@ -65,7 +65,7 @@ pub(crate) struct Hold {
     pub(crate) thread: u64,
     owner: Weak<()>,
     client: Arc<Counters>,
-    /// `None` if the hold is not counted.
+    /// `None` if the client's counters do not include the hold.
     class: Option<ClassId>,
     state: Mutex<State>,
 }
@@ -126,8 +126,8 @@ impl Hold {
         }
     }
 
-    /// Notes that the server can run another copy of the request that acquired the hold, until `EXPIRY_SLACK` after
-    /// `deadline`. The copy would set the lease of that request once more.
+    /// Notes that the request that acquired the hold was sent more than once. Until `EXPIRY_SLACK` after `deadline`,
+    /// the server can run another copy, which sets the lease again.
     pub(crate) fn set_copy_in_flight(&self, lease: Duration, deadline: Instant) {
         let now = self.client.timeline.read();
         let expires = now.moment_of(deadline);
@@ -137,8 +137,7 @@ impl Hold {
         state.may_outlast = true;
     }
 
-    /// For some kinds of lock, other clients may shorten the lease of the key. Holds of these locks are renewed at
-    /// least as often as holds with a lease of `least`.
+    /// If other clients may shorten the lease of the key, the renewals are planned for a lease of at most `least`.
     pub(crate) fn set_store(&mut self, class: ClassId, fence: Option<u64>, least: Duration) {
         self.class = Some(class);
         self.fence = fence.and_then(NonZeroU64::new);

@@ -1,4 +1,4 @@
-//! Holds whose rows MySQL transactions have locked.
+//! Pinned holds: a MySQL transaction has locked the row of such a hold.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ impl Hold {
             return;
         };
         if let (Phase::Held, Some((sent, lease))) = (&state.phase, committed) {
-            // A renewal may wait for the row lock and run after the commit. So the commit is noted like any request.
+            // A renewal that waits for the row lock may later shorten the lease. `note_in_flight` allows for this.
             let in_flight_id = state.note_in_flight(By::Holder, sent, lease, sent);
             state.confirm(in_flight_id, sent, lease, false);
         }
@@ -54,7 +54,7 @@ impl Hold {
         }
     }
 
-    /// The lease of the claim is zero if every level has ended.
+    /// If the lease of every level has ended, the lease of the claim is zero.
     pub(crate) fn extension(&self) -> Claim {
         let state = self.state.lock();
         let rest = state.rest(self.client.timeline.now()).unwrap_or_default();

@@ -34,7 +34,7 @@ pub(crate) struct RenewalStart {
     pub(crate) claim: Claim,
     pub(crate) in_flight_id: InFlightId,
     pub(crate) valid_until: BootInstant,
-    /// The renewal may take at most a quarter of this lease. This lease may be shorter than the lease of the claim.
+    /// The lease in the store, which may be shorter than that of the claim. The renewal takes at most a quarter of it.
     pub(crate) pace: Duration,
 }
 
@@ -111,7 +111,7 @@ impl Hold {
         }
     }
 
-    /// Notes the reply to a renewal or a level's release, and the lifetime of the semaphore's key in the reply.
+    /// Notes the reply to a renewal or to the release of a level. `life` is the TTL of a semaphore's key in the reply.
     pub(crate) fn confirmed(
         &self,
         in_flight_id: InFlightId,

@@ -46,7 +46,7 @@ pub(super) struct State {
     /// When the request that last extended `valid_until` was sent.
     pub(super) counted_from: BootInstant,
     pub(super) in_flight: SmallVec<[InFlight; 1]>,
-    /// The last id of a level or a request in flight.
+    /// The last id given to a level or to a request in flight.
     pub(super) last_id: u32,
     /// The longest lease that a request of this hold may have set.
     pub(super) longest: Nanos,
@@ -54,12 +54,12 @@ pub(super) struct State {
     pub(super) waits: bool,
     /// When the watchdog checks this hold next. Timer entries for another instant are void.
     pub(super) due: Option<Instant>,
-    /// True if the store may keep the hold after its validity has ended. Reasons are an in-doubt re-entry, a late copy of
-    /// the request that acquired the hold, or the thread's hold of the other side of the same read-write lock.
+    /// True if the store may keep the hold after its validity has ended. Reasons are an in-doubt re-entry, a late copy
+    /// of the request that acquired the hold, or another hold of the thread in the same read-write lock.
     pub(super) may_outlast: bool,
     /// True if the client was shut down, so that renewals have ended.
     pub(super) is_abandoned: bool,
-    /// When a thread got the hold. Only then do the client's counters include the hold.
+    /// When a thread got the hold. Until then, the client's counters do not include the hold.
     pub(super) began: Option<BootInstant>,
     pub(super) span: Option<HoldSpan>,
     /// Rarely used values. The box saves about 100 bytes of each hold.
@@ -69,7 +69,7 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     pub(super) news: Option<Arc<LossNotice>>,
-    /// Why the last renewal failed. A later loss reports this as its cause.
+    /// Why the last renewal failed. A later loss reports this reason as its cause.
     pub(super) last_trouble: Option<String>,
     /// When a transaction locked the row of the hold. Until the transaction ends, no client can acquire or renew the lock.
     pub(super) pinned_since: Option<BootInstant>,
@@ -194,8 +194,8 @@ impl State {
         }
     }
 
-    /// Returns whether the validity ends before the latest fixed lease of a level. If so, a request may have shortened the
-    /// lease in the store, or the key of a semaphore expires earlier.
+    /// Returns whether the validity ends before the fixed lease of at least one level. If so, a request may have
+    /// shortened the lease in the store, or the key of a semaphore expires earlier.
     pub(super) fn is_short(&self) -> bool {
         let counted_on = self.levels.iter().filter_map(|level| {
             let end = level.ends?;
@@ -215,7 +215,7 @@ impl State {
 
     pub(super) fn pace(&self) -> Duration {
         let counted = self.counted_from.until(self.valid_until);
-        // The lease in the store may be shorter than the lease of the levels.
+        // If the lease in the store is shorter than the lease of the levels, the validity determines the pace.
         self.renewed_lease()
             .map_or(counted, |lease| match counted + drift(lease) {
                 whole if whole >= lease => lease,

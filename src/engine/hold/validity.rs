@@ -17,12 +17,12 @@ use crate::store::EXPIRY_SLACK;
 /// Such a request can run at any time between its sending and its reply. Without a reply, it can run until it expires. If
 /// these periods overlap for two requests, the requests can run in either order. The last one to run sets the lease:
 ///
-/// | first request | second request | lease that counts |
-/// |---|---|---|
-/// | got its reply before the second was sent | any | the second lease, from when it is sent |
-/// | no reply yet when the second is sent | any | the shorter lease, from when the second was sent |
-/// | no reply, and expired when the second is sent | any | the second lease |
-/// | got its reply, but may run once more ([`Flying::Answered`]) | any | as without a reply |
+/// | first request | lease that counts |
+/// |---|---|
+/// | got its reply before the second was sent | the second lease, from when it is sent |
+/// | no reply yet when the second is sent | the shorter lease, from when the second was sent |
+/// | no reply, and expired when the second is sent | the second lease |
+/// | got its reply, but may run once more ([`Flying::Answered`]) | as without a reply |
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) id: InFlightId,
@@ -76,7 +76,7 @@ impl Hold {
 }
 
 impl State {
-    /// Notes a request before it is sent. `expires` is its deadline, without [`EXPIRY_SLACK`].
+    /// Notes a request before it is sent. The function adds [`EXPIRY_SLACK`] to `expires`, the request's deadline.
     pub(super) fn note_in_flight(
         &mut self,
         by: By,

@@ -20,14 +20,14 @@ pub(super) struct ByName {
     pub(super) stacks: BTreeMap<LockKey, Stack>,
     /// The number of holds that the owner began. It may wrap around.
     begun: u32,
-    /// When the owner has this many lock names, old stacks are removed.
+    /// When `stacks` has this many entries, `push` removes the old entries.
     pub(super) sweep_at: usize,
 }
 
-/// If the last lost hold of a lock is not unlocked, its owner keeps it at least until this many later holds have begun.
+/// An owner keeps the last lost hold of a lock until an unlock, or until at least this many later holds have begun.
 pub(super) const LOSSES_KEPT: u32 = 256;
 
-/// An owner with fewer lock names than this keeps its old stacks.
+/// If `stacks` has fewer entries than this, `push` removes no old entries.
 pub(super) const LEAST_SWEPT: usize = 512;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +98,7 @@ impl OwnerHolds {
         current.is_some_and(|hold| hold.excludes_overlap())
     }
 
-    /// If the stack has a current hold, that hold was lost.
+    /// Makes `hold` the current hold of its stack. If the stack already has a current hold, the old hold was lost.
     pub(crate) fn push(&self, key: &LockKey, parts: Option<&Arc<[LockKey]>>, hold: Arc<Hold>) {
         if let Some(parts) = parts {
             let mut whole_of = self.parts.lock();
@@ -133,7 +133,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Called when a level of a lost hold is unlocked. `Stack::lapsed` excludes the levels of a current hold.
+    /// Called when a level of a lost hold is unlocked. If `hold` is still current, `lapsed` excludes its levels.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {

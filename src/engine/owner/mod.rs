@@ -23,7 +23,7 @@ pub(crate) struct Owner {
     pub(crate) held: OwnerHolds,
 }
 
-/// The living owners, except owners of permits. The process id in the key separates a forked child from its parent.
+/// The living owners, except owners of permits. The key has the process id, so a forked child has its own owners.
 static OWNERS: Mutex<Owners> = Mutex::new(BTreeMap::new());
 
 type Owners = BTreeMap<(u32, u64), Weak<Owner>>;
@@ -33,8 +33,8 @@ static USED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// Returns `None` in a forked child if a thread of its parent had locked the mutex at the fork.
 fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
-    // `USED_BY` is set before the mutex is locked. So a child that is forked while the mutex is locked finds its parent's
-    // id, and does not wait for the mutex.
+    // `USED_BY` is set before the mutex is locked. So a child that is forked while the mutex is locked finds its
+    // parent's id, and only tries to lock the mutex.
     let user = USED_BY.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire);
     if user.is_ok() || user == Err(pid) {
         return Some(OWNERS.lock().unwrap_or_else(PoisonError::into_inner));
@@ -46,7 +46,7 @@ fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
-    /// A `Cell<u64>` has no destructor, so even an ending thread has its number.
+    /// A `Cell<u64>` has no destructor, so a thread can read its number even while its other values are dropped.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -91,7 +91,7 @@ impl Owner {
         Owner::register(pid, new_number())
     }
 
-    /// The owner of permits, which threads can pass on.
+    /// Permits get an owner of their own, because threads can pass permits on.
     pub(crate) fn of_handle(pid: u32) -> Arc<Owner> {
         Owner::of(pid, current_thread_id())
     }

@@ -11,7 +11,7 @@ use crate::engine::owner::{LockKey, Owner, current_thread_id};
 use crate::ground::claim::{Kind, LockId};
 use crate::{Client, Error, Guard, Lock, MultiLock};
 
-/// Returns how many lock names, and how many members of a `MultiLock`, the owner of the calling thread has stored.
+/// Returns what the owner of the calling thread has stored: the number of lock names, and of members of `MultiLock`s.
 fn remembered() -> (usize, usize) {
     let me = Owner::current(crate::ground::process::id()).unwrap();
     let names = me.held.stacks.lock().stacks.len();
@@ -50,7 +50,7 @@ fn a_current_hold_is_never_forgotten() {
     });
 }
 
-/// Lets `leave_one` leave one hold after another, until a sweep removes names. Returns how many names remain.
+/// Calls `leave_one` until a sweep removes names of locks from the owner. Returns how many names remain.
 fn left_by_a_sweep(leave_one: impl Fn(usize)) -> usize {
     let mut before = 0;
     for number in 0.. {
@@ -194,7 +194,7 @@ fn a_multi_lock_is_reentrant_and_refuses_overlaps() {
         c.unlock().unwrap();
         both.unlock().unwrap();
         both.unlock().unwrap();
-        // The owner remembers which `MultiLock` last held `a`. After both unlocks, `a` can be locked alone.
+        // All levels of `both` are released. The owner remembers that `both` held `a`, but `a` can be locked alone.
         assert!(others.try_lock().unwrap());
         others.unlock().unwrap();
         assert!(a.try_lock().unwrap());

@@ -168,7 +168,7 @@ impl RawLock {
         Ok((leases, outcome))
     }
 
-    /// Each lease counts from its new acquisition.
+    /// Acquires a level for each of `leases`. Each lease begins with this new acquisition.
     fn take_again(&self, me: &Owner, leases: &Leases) -> Result<Entry> {
         let mut last: Option<Entry> = None;
         loop {
@@ -205,7 +205,7 @@ impl Place<'_> {
         self.raw_lock.ask_condition(&op, deadline)
     }
 
-    /// The calling thread still has `hold`, so no other thread can signal yet.
+    /// Enters the queue. The calling thread still holds the lock, so no other thread can signal yet.
     fn enlist(&self, hold: &Hold) -> Result<()> {
         let inner = &self.raw_lock.inner;
         match self.ask(ConditionStep::Enlist(&hold.visitor), inner.deadline())? {
@@ -242,7 +242,7 @@ impl Place<'_> {
         match self.ask(ConditionStep::Leave, deadline) {
             Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
-            // This waiter may have been signalled. Unless it returns as woken, another waiter then gets the signal.
+            // This waiter may have been signalled. If it does not return `Woken`, another waiter gets the signal.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
                 self.pass_on(!matches!(reason, Ended::Woken));
             }

@@ -56,7 +56,7 @@ impl RawLock {
                 self.inner.watchdog.resolve_later(next.in_doubt(not_after));
                 Err(error)
             }
-            // Nothing was changed. The plain release that follows reports its errors.
+            // Nothing was changed. The caller now releases the hold, and reports the errors of that release.
             Ok(Outcome::Done(_)) | Err(_) => return None,
         };
         drop(successor);
@@ -69,7 +69,7 @@ impl RawLock {
         successor_hold.release_level(0, deadline);
         self.inner.watchdog.unwatch(successor_hold);
         claim.count = 1;
-        // An error of `free` is only logged, because the caller's own hold is released.
+        // The caller's own unlock has succeeded, so an error of `free` is only logged.
         if let Err(error) = self.free(&claim, deadline) {
             events::unlock_failed(&claim.name, &error);
         }

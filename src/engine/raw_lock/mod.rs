@@ -172,8 +172,8 @@ impl RawLock {
         outcome
     }
 
-    /// Returns the thread's hold of the opposite side of a read-write lock. Fails if this side cannot be acquired
-    /// during that hold, because the thread would wait for itself.
+    /// Returns the thread's hold of the opposite side of a read-write lock. An upgrade from read to write fails,
+    /// because the thread would wait for itself.
     fn outer_hold(&self, me: &Owner) -> Result<Option<Arc<Hold>>> {
         let other = self.key.other_side();
         let held = other.and_then(|other| me.held.current(&other));

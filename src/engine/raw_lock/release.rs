@@ -41,7 +41,7 @@ impl RawLock {
             ReleasePlan::AlreadyGivenBack => Err(self.given_back(hold)),
             ReleasePlan::Whole(claim) => self.release_whole(hold, &claim, deadline),
             ReleasePlan::Part(claim, in_flight_id) => {
-                // The validity may end before the reply, so the next check is planned now.
+                // The validity may end before the reply, so the watchdog must check the hold when the validity ends.
                 self.inner.watchdog.rewatch(hold);
                 self.give_level_back(hold, &claim, in_flight_id, deadline)
             }

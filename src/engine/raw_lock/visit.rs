@@ -155,13 +155,13 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // A waiting `MultiLock` first queries the member that refused last. A refusal by this query names no holder.
-        // The first attempt skips the query, so that its refusal names the holder.
+        // With `Waits`, a `MultiLock` first queries the member that refused last. If this query refuses, the refusal
+        // names no holder. So the first attempt uses `Tries`, and its refusal names the holder.
         let is_first_of_several = self.raw_lock.parts().is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // With an `open_wait`, this waiter has joined the client's queue, if there is one. Usually, only the
-                // first waiter of the queue attempts. So this waiter may take a queue entry in the store.
+                // A waiter with an `open_wait` has joined the client's queue. If it attempts, it is usually the first
+                // of that queue. The first waiter may take a queue entry in the store.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },
@@ -194,7 +194,7 @@ impl<'a> LockVisit<'a> {
         };
         match inner.ask_by("acquire", |store| store.acquire(&claim, deadline))? {
             Outcome::Done(granted) => {
-                // The new hold has this visitor id, so `drop` must not remove a queue entry with this id.
+                // The new hold has this visitor id, so `LockVisit::drop` must not remove this id from the store.
                 self.visitor = None;
                 let me = (self.me.id, self.me.liveness());
                 let hold = self

@@ -44,7 +44,7 @@ impl Bench {
         }
     }
 
-    /// The number of entries in the timer, valid or not.
+    /// The number of entries in the timer, cancelled entries included.
     fn lying(&self) -> usize {
         let lies = |counts: &&Arc<AtomicBool>| Arc::strong_count(counts) > 1;
         self.counts.iter().filter(lies).count()

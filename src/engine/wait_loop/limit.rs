@@ -18,7 +18,7 @@ pub(crate) struct WaitLimit<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     Once,
-    /// A test that advances the clock ends the wait before `end`. `ahead` is the clock's advance when the wait began.
+    /// `ahead` is how far tests had advanced the clock when the wait began. A later advance ends the wait before `end`.
     Until {
         end: Instant,
         ahead: Duration,

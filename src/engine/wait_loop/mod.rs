@@ -1,7 +1,7 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
 //! A waiter attempts, subscribes, attempts a second time and then sleeps. In this order, the waiter misses no release
-//! between a refusal and its sleep. After a wake-up, a waiter that may attempt does so before it checks its deadline.
+//! between a refusal and its sleep. After a sleep, a waiter first attempts, if it may, and then checks its deadline.
 //! After transient errors, a waiter retries until its deadline. Without a deadline, it retries for `outage_timeout`.
 
 mod limit;
@@ -28,7 +28,7 @@ use crate::store::{Refusal, StoreEntry};
 
 type Node = QueueNode<HandOffOffer, Arc<Hold>>;
 
-/// One wait of a thread, as the wait loop needs it: its attempts, and notifications of its progress.
+/// One wait of a thread. The wait loop calls these methods to make attempts and to report progress.
 pub(crate) trait Visit {
     type Entry;
 
@@ -67,7 +67,7 @@ pub(crate) struct Polling {
     pub(crate) longest: Duration,
 }
 
-/// Returns `Ok(None)` if the waiter was refused, or got no connection, until the limit.
+/// Returns `Ok(None)` if the limit is reached, and the last attempt was refused or got no connection.
 pub(crate) fn wait<V: Visit>(
     inner: &ClientInner,
     lock: &LockId,
@@ -99,7 +99,7 @@ struct Wait<'a, V> {
     visit: &'a mut V,
     node: Option<Node>,
     sleeper: Sleeper<'a>,
-    /// `free`, `woken` or `polled`: why the next attempt is made.
+    /// What precedes the next attempt: nothing (`free`), an unlock message (`woken`) or a sleep (`polled`).
     woken_by: &'static str,
 }
 
@@ -230,7 +230,7 @@ impl<V: Visit> Wait<'_, V> {
         let node = self.node.take();
         match node.and_then(|node| node.leave(has_the_lock, is_shared)) {
             None => outcome,
-            // An attempt and a hand-off both succeeded, so one of the two holds has already ended.
+            // An attempt and a hand-off both succeeded. The lock has one holder, so one of the two holds has ended.
             Some(hold) if has_the_lock => {
                 self.visit.discard(&hold);
                 outcome

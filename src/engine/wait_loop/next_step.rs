@@ -73,8 +73,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// A waiter behind another waiter or a holder of this client may give up without an attempt, if the last usable reply
-/// to its queue is newer than this. The first waiter attempts about once in this time.
+/// If the last usable reply to the queue is newer than this, a waiter may give up without an attempt while another
+/// thread of this client holds the lock or is ahead in the queue. The first waiter attempts about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Messages, even forged ones, cause at most this many attempts of a waiter in [`BURST_SPAN`].
@@ -113,15 +113,15 @@ pub(super) struct Waiting<'a> {
     began: Instant,
     is_single: bool,
     request: Duration,
-    /// How long a wait without a deadline continues without a grant or a refusal with an end of the lease.
+    /// How long a wait without a deadline continues while no refusal contains the end of the holder's lease.
     outage_timeout: Duration,
     last_usable: Instant,
     is_in_trouble: bool,
     is_refused: bool,
-    /// The last time at which too few replicas acknowledged a hold of this client. Other holders may then lose their
-    /// holds, too. Since then, `is_usable` decides whether a refusal is a usable reply.
+    /// The last time at which too few replicas acknowledged a hold of this client. Other clients may release their new
+    /// holds for the same reason. So after this time, `is_usable` decides whether a refusal is a usable reply.
     unreplicated_at: Option<Instant>,
-    /// The holder that the last refusal since `unreplicated_at` named, and when a refusal first named this holder.
+    /// The holder that the last refusal after `unreplicated_at` named, and since when refusals name this holder.
     refused_by: (Option<Box<str>>, Instant),
     in_doubt: Option<Error>,
     then: Then,
@@ -201,7 +201,7 @@ impl<'a> Waiting<'a> {
                 }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
-                    // The client releases this attempt's hold. The unlock message would wake all competitors at once.
+                    // The waiter ignores messages, because the release of this attempt's hold would wake all waiters.
                     Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
@@ -251,8 +251,8 @@ impl<'a> Waiting<'a> {
         Then::Rest(round_trip + split_backoff.next())
     }
 
-    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, refusals must name the same
-    /// holder for the timeout of a request. If refusals name no holder, refusals must continue for `outage_timeout`.
+    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, a refusal shows this only if
+    /// refusals have named this holder for one request timeout, or have named no holder for one `outage_timeout`.
     fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
         let Some(unreplicated_at) = self.unreplicated_at else {
             return true;
@@ -312,7 +312,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// If a message causes an attempt, returns when the pause before this attempt ends; `None` for no pause.
+    /// Returns the end of the pause before an attempt that a message causes; `None` for no pause.
     fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
         // While the client yields the lock to other processes, messages cause no attempt.
@@ -332,7 +332,7 @@ impl<'a> Waiting<'a> {
         Some((now + jitter(longest)).min(*until))
     }
 
-    /// Returns the next step of a queued waiter that may not attempt yet; `None` if it may attempt.
+    /// Returns `None` if the queued waiter may attempt. Otherwise returns the waiter's next step.
     fn step_out_of_turn(&mut self, queue: View, slept: Option<Sleep>, seen: Seen) -> Option<Next> {
         let time = seen.time;
         let heard = queue.last_usable;
@@ -351,7 +351,7 @@ impl<'a> Waiting<'a> {
                 return Some(Next::Return(Ok(())));
             }
         }
-        // The holder in this client may have lost the lock without notice, so the waiter must not rely on its unlock.
+        // The holder in this client may have lost the lock unnoticed, so the waiter also attempts without an unlock.
         let is_held = queue.turn == Turn::HeldLocally;
         let is_overdue = is_held && heard.is_none_or(|heard| time.now >= heard + LONGEST_SLEEP);
         if queue.turn == Turn::Attempt || is_overdue || self.last_try_out_of_turn {

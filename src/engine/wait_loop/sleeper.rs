@@ -65,7 +65,7 @@ impl<'a> Sleeper<'a> {
         self.place = entry.map(StoreEntry::visitor).cloned();
     }
 
-    /// Messages for another queue entry use another channel.
+    /// Unsubscribes if the subscription is for another queue entry, because each entry has its own channel.
     pub(super) fn unsubscribe_unless_at(&mut self, entry: Option<StoreEntry<'_>>) {
         if self.place.as_ref() != entry.map(StoreEntry::visitor) {
             self.unsubscribe();
@@ -76,7 +76,7 @@ impl<'a> Sleeper<'a> {
     /// If this waiter got a message, but no usable reply since, the next listener gets the message.
     pub(super) fn unsubscribe(&mut self) {
         if let Some(subscription) = self.subscription.take() {
-            // The listener leaves its queue first, because dropping `keep` may close the connections that deliver messages.
+            // The waiter leaves the channel's queue first, because dropping `keep` may end the delivery of messages.
             drop(subscription.registration);
             drop(subscription.keep);
         }

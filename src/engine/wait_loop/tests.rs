@@ -1,5 +1,5 @@
 //! A table of the rules of a wait. Each row has the events of one wait and the steps that follow. Times are in ms since the
-//! beginning of the wait. A random time is a range.
+//! beginning of the wait. A random time is written as a range.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::ops::RangeInclusive;
@@ -93,7 +93,7 @@ fn not_reentrant(lock: Arc<str>) -> Error {
 
 type Row = (&'static str, Limit, Vec<(u64, Told, Does)>);
 
-/// A request may take 750 ms. A wait without a deadline fails after an outage of 1300 ms.
+/// A request may take 750 ms: `command_timeout` minus a margin of 50 ms.
 const TIMEOUTS: Timeouts = Timeouts {
     watchdog_timeout: Duration::from_secs(30),
     command_timeout: Duration::from_millis(800),

@@ -16,7 +16,7 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// If a thread of this client holds a lock, new waiters queue without an attempt for this time after a usable reply.
+/// If a thread of this client holds the lock, and the last usable reply is younger than this, new waiters only queue.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
@@ -32,7 +32,7 @@ struct WaitQueue<O, G> {
     /// True if a thread of this client probably holds the lock.
     is_held_locally: bool,
     run: Run,
-    /// The view without the turn, which differs among the waiters.
+    /// The view of all waiters, except `turn`: each waiter has its own turn.
     seen: View,
 }
 
@@ -187,7 +187,7 @@ impl<O, G> WaitQueue<O, G> {
     }
 }
 
-/// The waiter chosen for a hand-off, which can leave the queue before the grant. The releaser must call
+/// The waiter chosen for a hand-off. The waiter can leave the queue before the grant. The releaser must call
 /// [`Successor::grant`], or free the lock and call [`WaitQueues::freed`].
 #[derive(Debug)]
 pub(crate) struct Successor<O, G> {
@@ -304,7 +304,7 @@ impl<O, G> QueueNode<O, G> {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// `is_usable` is false if the holder may lose its hold, because too few replicas acknowledge holds.
+    /// `is_usable` is false if too few replicas acknowledged an earlier hold. The holder may then lose its hold, too.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {
@@ -330,7 +330,7 @@ impl<O, G> QueueNode<O, G> {
         });
     }
 
-    /// Returns a hold that was handed off at the last moment. A shared lock does not keep the next waiter out.
+    /// Returns the hold if a hand-off granted one. While a shared lock is held, the next waiter still makes attempts.
     pub(crate) fn leave(self, has_the_lock: bool, is_shared: bool) -> Option<G> {
         let mut state = self.waiter.state.lock();
         let grant = match std::mem::replace(&mut *state, State::Left) {

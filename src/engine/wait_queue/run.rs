@@ -1,4 +1,4 @@
-//! Bounds the hand-offs among the threads of one client. Then the client yields the lock to other processes.
+//! Limits the hand-offs among the threads of one client. At the limit, the client yields the lock to other processes.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use crate::ground::time;
 /// While waiters of other processes are subscribed, at most this many hand-offs in a row are allowed.
 const HAND_OFFS_IN_A_ROW: u32 = 4;
 
-/// If the client knows no waiter of another process, hand-offs in a row end after this time. Another process may wait
-/// nevertheless, because the client does not know waiters that are subscribed at replicas.
+/// A run of hand-offs ends after this time even if the client knows no waiter of another process. Such a waiter may
+/// exist, because the client does not count waiters that are subscribed at replicas.
 const HAND_OFFS_FOR: Duration = Duration::from_millis(100);
 
 const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
@@ -65,7 +65,7 @@ impl Run {
     /// Notes an unlock by another process.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
-        // A message during the head start usually comes from this client's own unlock.
+        // While the client yields the lock, an unlock message usually comes from this client's own unlock.
         if self.owes_slower_turn && self.is_left_until(now).is_none() {
             self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);

@@ -7,8 +7,8 @@
 //! | `redlatch-release` | repeats releases, see `background_release.rs` | the store |
 //! | `redlatch-on-lost` | runs the user's hook | the hook |
 //!
-//! None of these threads waits for another one. So a loss is reported at once. Only other renewals and the observer
-//! delay a renewal.
+//! None of these threads waits for another one. So a loss is reported at once. A renewal is delayed only by other
+//! renewals, and by the user's observer if the observer is slow.
 
 mod threads;
 
@@ -265,13 +265,13 @@ impl Watchdog {
 
     /// Marks a hold as lost. If the store may still have the hold, the hold is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
-        // Both sides of a read-write lock share a key. If one side is lost, renewals of the other side may have kept the key
-        // and, in it, the lost side's count.
+        // Both sides of a read-write lock share a key. If one side is lost, the key may still contain the count of this
+        // side, because the other side renews the key.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone
             || self.store.facts().is_composite;
-        // If `hold.may_outlast()`, `lose` itself queues the release.
+        // If `hold.may_outlast()`, `lose` queues the release, so the release is not queued here.
         let in_doubt = (may_still_stand && !hold.may_outlast()).then(|| hold.in_doubt());
         let is_lost_now = self.lose(hold, cause);
         if let Some(in_doubt) = in_doubt.filter(|_| is_lost_now) {

@@ -19,7 +19,7 @@ use crate::store::Renewal;
 pub(super) enum Job {
     Renew(Arc<Hold>),
     End(Arc<Hold>),
-    /// Check a batch of renewals when the first validity in it ends. Void once the batch has been renewed.
+    /// Check a batch of holds when the first of these holds becomes invalid. Void once the batch has been renewed.
     FirstEnd(Weak<Batch>),
     RenewAll,
 }
@@ -163,8 +163,8 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // A batch may take at most a quarter of its shortest lease (`pace`). A hold that becomes due during the
-                    // batch is renewed after the batch, and must not expire before.
+                    // A batch may take at most a quarter of its shortest lease (`pace`). If a hold becomes due during
+                    // the batch, it is renewed after the batch. The hold must not expire meanwhile.
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);

@@ -247,9 +247,9 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "upgrade" (Some(lock), None), "lock {lock:?}: the current thread holds the read side, so it would wait forever for the write side; unlock the read side first, or acquire the write side before it";
-    /// A wait on a condition must release all levels of the reentrant hold, but each guard keeps its own level.
-    /// [`Condition::wait`](crate::Condition::wait) cannot release the level of any guard.
-    /// [`Condition::wait_with`](crate::Condition::wait_with) can release only the level of its own guard. Nothing was
+    /// A wait on a condition could not release all levels of the reentrant hold.
+    /// [`Condition::wait`](crate::Condition::wait) cannot release the level of a guard.
+    /// [`Condition::wait_with`](crate::Condition::wait_with) can release only the level of its guard. Nothing was
     /// changed, except that `wait_with` has unlocked its guard.
     Nested {
         /// The lock.
@@ -331,7 +331,7 @@ errors! {
         /// The error of the unlock.
         error: Box<Error>,
     } "ran" error.place(), "the closure under the lock ran to its end, but {error}";
-    /// A thread for renewals has died, or a thread for renewals or `on_lost` did not start. Nothing was acquired.
+    /// A renewal thread has died, or a renewal thread or the `on_lost` thread did not start. Nothing was acquired.
     WatchdogDied {
         /// The lock.
         lock: Arc<str>,

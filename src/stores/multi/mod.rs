@@ -65,7 +65,7 @@ impl MultiStore {
         members.map(move |(left, member)| (member, share(deadline, left)))
     }
 
-    /// Returns an earlier member that is the same lock as `refused`, on the same server under another address.
+    /// Returns an earlier member that is the same lock as `refused`. Their addresses differ, but reach the same server.
     fn same_lock_as(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
         let taken = self.members.iter().take(refused.index);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
@@ -124,7 +124,7 @@ impl MultiStore {
             })
     }
 
-    /// Tries to release what the request `in_doubt` acquired or can still acquire. Returns true if all members released it.
+    /// Releases what the request `in_doubt` acquired or can still acquire. Returns true if nothing is left to release.
     fn settle(&self, in_doubt: &mut InDoubt, deadline: Instant) -> bool {
         in_doubt.list(self.members.len());
         for (index, member) in self.members.iter().enumerate().rev() {
@@ -217,8 +217,8 @@ impl Store for MultiStore {
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some members may have the higher hold count, or get it later. The last release frees a member at any
-                    // count, so the count is not corrected.
+                    // Some members may have the hold count of this re-entry, or get it later. The count is not
+                    // corrected, because the last release frees a member at any count.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };

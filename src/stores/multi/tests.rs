@@ -176,7 +176,7 @@ fn the_hold_count_is_the_lowest_of_the_parts() {
     three.give(1, LEASE / 2);
     let holding = three.inspect().unwrap();
     assert!(holding.is_locked && holding.count == 0);
-    // The multi-lock is free when its last member is free.
+    // `remaining` is the longest remaining lease of the members.
     assert!(holding.remaining.unwrap() > LEASE / 2);
     three.silence(2);
     assert!(three.inspect().is_err());

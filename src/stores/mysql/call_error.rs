@@ -38,7 +38,7 @@ pub(crate) enum Class {
     Passing,
     /// The session was killed; the statement may have taken effect.
     Killed,
-    /// A NOT NULL column got NULL. `Statements::acquire` inserts a NULL name if it arrives after its expiry.
+    /// A NOT NULL column got NULL. If `Statements::acquire` runs too late, it inserts a NULL name.
     Late,
     Other,
 }
@@ -145,7 +145,7 @@ impl CallError {
         }
     }
 
-    /// The error is of a step before the request, so the request was not sent.
+    /// Converts the error of a step before the request: the request was not sent.
     pub(crate) fn before_sending(self) -> CallError {
         match self {
             CallError::NoReply { reason, .. } => CallError::NotSent(
@@ -224,7 +224,7 @@ impl CallError {
             (Class::Schema, _) => advice,
             (Class::ReadOnly, _) => "connect to the primary, which takes writes",
             (_, 1040 | 1203 | 1226) => "raise the server's limit of connections or lower pool_size",
-            // On MariaDB, 1045 means any of these causes. On MySQL, 3159 means that the server requires TLS.
+            // On MariaDB, 1045 means a wrong password, no TLS or no client certificate. On MySQL, 3159 means no TLS.
             (_, 1045 | 3159) => {
                 "correct the password; if the user or the server demands TLS (REQUIRE SSL, require_secure_transport), use \
                  mysqls:// in place of mysql://, and with REQUIRE X509 Builder::client_certificate"

@@ -99,7 +99,7 @@ impl Connection {
             opts = opts.socket(opened.path.to_str());
             tunnel = Some(opened);
         } else if address.opts.get_socket().is_none() {
-            // The driver would resolve the name without a timeout, and would try only one address.
+            // The driver resolves names without a timeout, and tries only the first address. So it gets this address.
             let first = |addresses: &[SocketAddr], _| {
                 let first = addresses.first().map(SocketAddr::to_string);
                 first.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -176,8 +176,8 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Returns whether the socket's timeouts suit `deadline`. The driver sets timeouts only when it connects. Later
-    /// changes need a duplicate descriptor.
+    /// Sets the socket's timeouts for `deadline`, and returns whether they suit it. The driver sets timeouts only when
+    /// it connects. Later changes need a duplicate descriptor.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));

@@ -70,7 +70,7 @@ impl MySql {
         let advice = match reason {
             _ if !is_own => String::new(),
             MISSING => format!("; {}", self.tables.advice()),
-            // `CREATE TABLE IF NOT EXISTS` does not change an existing table.
+            // `Client::create_tables` does not change an existing table, so the user has to alter or drop the table.
             _ => format!(
                 "; alter {table}, or drop it while no lock is held and call Client::create_tables()"
             ),

@@ -17,7 +17,7 @@ pub(crate) const BUSY: u64 = 1 << 62;
 #[derive(Debug)]
 pub(crate) struct Statements {
     /// `:r` name, `:o` owner, `:us` lease and `:t` server time in µs. After `:t`, the statement fails with error 1048.
-    /// Returns the fencing token, or `BUSY` plus the remaining lease; 0 if a proxy removed this number from the reply.
+    /// Returns the fencing token, or `BUSY` plus the remaining lease. Returns 0 if a proxy removed `LAST_INSERT_ID`.
     pub(crate) acquire: String,
     /// `:r`, `:o`, `:n` the count, `:us`, `:t`. Returns the fencing token, or 0 if `:o` does not hold the lock or the
     /// request is late. The statement never shortens the lease, because it may wait for the row and take effect after a
@@ -45,11 +45,11 @@ pub(crate) struct Statements {
     /// `:r`, `:o`. If the lease has not ended, the statement returns the fencing token, and locks the row until the
     /// transaction ends.
     pub(crate) pin: String,
-    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`, whose row lock excludes other clients after the lease.
+    /// `:r`, `:o`, `:us`. Must run in the transaction of `pin`, which keeps the row locked even after the lease.
     pub(crate) extend_pinned: String,
-    /// `:us` the shortest time since the unlock of a row, `:k` the largest number of names.
+    /// `:us` how long a row must have been unlocked, `:k` the largest number of names.
     pub(crate) purgeable: String,
-    /// `:r` name, `:us` the shortest time since the unlock of the row.
+    /// `:r` name, `:us` how long the row must have been unlocked.
     pub(crate) purge: String,
 }
 
@@ -78,8 +78,8 @@ impl Statements {
             // A late request inserts a NULL name, which fails with error 1048. If another owner holds the lock,
             // LAST_INSERT_ID must be overwritten. Otherwise the client would read the time of the rejected insert as a
             // token. A second copy of the request finds its own `:o` in the row. That copy keeps the count and does not
-            // shorten the lease, because later requests may have changed both. If assignments run in order, `owner`
-            // is already set when `expires_at` is assigned. Then only `acquired_at` shows whether the grant is new.
+            // shorten the lease, because later requests may have changed both. If assignments run in order, `owner` is
+            // no longer NULL when `expires_at` is assigned. So `acquired_at` has to show whether the grant is new.
             acquire: format!(
                 "INSERT INTO {table} (resource, owner, holds, fence, acquired_at, expires_at) \
                  VALUES (IF({NOW} <= :t, :r, NULL), :o, 1, LAST_INSERT_ID({NOW}), \

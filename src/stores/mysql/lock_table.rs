@@ -27,7 +27,7 @@ pub(super) enum Change<'a> {
     /// An inner unlock. The number is the new count.
     Leave(u32),
     Lease,
-    /// A hand-off of the lock. The claim is that of the next holder.
+    /// A hand-off of the lock to the waiter that has this claim.
     Owner(&'a Claim),
 }
 
@@ -35,13 +35,13 @@ pub(super) enum Change<'a> {
 pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all copies of the statement.
     not_after: i64,
-    /// When the first copy without a reply was sent. The lease counts from here, because this copy may have set the lease.
-    /// A second copy of `transfer` does not extend that lease.
+    /// When the first copy without a reply was sent. The lease counts from this time: this copy may have set the lease,
+    /// and a second copy of a hand-off does not set the lease again.
     first_unanswered: Option<BootInstant>,
 }
 
 impl SentStatements {
-    /// Sends a statement that the server refuses after its expiry. Returns the reply, and the start of the lease.
+    /// Sends a statement with an expiry, after which the server refuses it. Returns the reply and the lease's start.
     fn send(
         &mut self,
         connection: &mut Connection,
@@ -143,7 +143,7 @@ impl MySql {
             self.change_row(connection, claim, change, deadline, &mut copies)
         };
         let request = match change {
-            // A late copy could shorten a lease that a later request has set.
+            // An inner unlock is sent once. A late copy could shorten a lease that a later request has set.
             Change::Leave(_) => Request::Once,
             _ => Request::Repeatable,
         };
@@ -217,7 +217,7 @@ impl MySql {
                 claim.in_doubt(copies.latest_effect()),
                 self.unknown_of(claim, "acquire", error),
             )),
-            // Every copy of the upsert that was sent got a reply.
+            // The server replied to every upsert that was sent, so none of them is in doubt.
             Err(error) => Err(self.error(&claim.name, error)),
         }
     }

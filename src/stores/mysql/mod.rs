@@ -115,7 +115,7 @@ impl MySql {
 
     pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
         match error {
-            // The library's parameters fit its statements, so the reply must be wrong.
+            // `Usage` means wrong parameters or an unexpected row. The library's own parameters are never wrong.
             CallError::Usage(reason) => Error::Unexpected {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),

@@ -38,7 +38,7 @@ impl MySql {
         Ok(rows.into_iter().next())
     }
 
-    /// Returns false if the column `table.check` no longer has its value of `seen`.
+    /// Returns false if the column `table.check` no longer has the value from `seen`.
     pub(crate) fn write_row(
         &self,
         table: &VersionedTable,

@@ -27,7 +27,7 @@ pub(super) enum Request {
 pub(super) struct Pools {
     /// For requests without a transaction.
     statements: Slots<Connection>,
-    /// Users decide how long transactions last, so no transaction uses a connection that releases locks.
+    /// Users decide how long transactions last. Separate connections ensure that transactions do not delay unlocks.
     pub(super) transactions: Slots<Connection>,
     /// A renewal never queues behind other requests.
     renewals: Slots<Connection>,
@@ -54,12 +54,12 @@ impl Pools {
         self.all().into_iter().for_each(Slots::close);
     }
 
-    /// An idle slot may be empty, so there may be fewer idle connections.
+    /// An upper bound of the number of idle connections, because an idle slot may be empty.
     pub(super) fn idle(&self) -> u32 {
         self.all().map(Slots::idle).iter().sum()
     }
 
-    /// If an idle connection was broken, `call` runs again on a new connection, as far as `request` allows.
+    /// If an idle connection was broken, and `request` permits a repetition, `call` runs again on a new connection.
     pub(super) fn run<T>(
         &self,
         request: Request,

@@ -3,8 +3,8 @@
 //! The server's timeout for a locked row is in whole seconds. So in the last second of a wait, the client polls with
 //! `NOWAIT` every 20 ms.
 //!
-//! With `innodb_rollback_on_timeout`, a lock timeout unlocks all rows of the transaction. So after each refusal, the
-//! transaction restarts and locks all rows anew.
+//! With `innodb_rollback_on_timeout`, a lock timeout unlocks all rows of the transaction. So after each lock timeout,
+//! the client begins a new transaction and locks all rows again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const SLOT_PAUSE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
 pub(crate) struct LockedRows {
-    /// `None` for the table of the named rows.
+    /// `None` for `Tables::rows`, the library's own table of named rows.
     pub(crate) target: Option<KeyedTable>,
     pub(crate) keys: Vec<Value>,
     pub(crate) isolation: &'static str,
@@ -130,7 +130,7 @@ impl MySql {
         }
     }
 
-    /// Returns the stored keys without duplicates. Depending on the collation, two spellings of a key may be one row.
+    /// Returns the stored keys without duplicates. In some collations, two spellings of a key identify the same row.
     fn sorted_keys(
         &self,
         target: &KeyedTable,

@@ -40,7 +40,7 @@ impl Tables {
 /// A column of a lock table: name, type, smallest size, and definition.
 type Column = (&'static str, &'static str, u64, &'static str);
 
-/// The table of the named rows has only the first column. Names are VARBINARY, because text collations treat different
+/// `Tables::rows` has only the first of these columns. Names are VARBINARY, because text collations treat different
 /// names as equal. Times are DATETIME, because TIMESTAMP depends on the session's time zone and ends in 2038.
 const COLUMNS: [Column; 6] = [
     ("resource", "varbinary", 255, "VARBINARY(255) NOT NULL"),

@@ -1,4 +1,4 @@
-//! One transaction on a connection of its own. The connection is closed if its state is unknown or was changed.
+//! One transaction on its own connection, which is closed after a lost reply or a change of the session's state.
 
 use std::fmt;
 use std::sync::Arc;

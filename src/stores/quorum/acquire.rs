@@ -1,4 +1,4 @@
-//! Acquisition at a majority of the nodes. If only a minority grants the lock, these nodes release it.
+//! Acquisition at a majority of the nodes. If only a minority grants the lock, the client releases it there.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ impl Quorum {
         };
         let order = self.in_order(self.all(), own.as_slice(), purpose);
         let mut tally = Tally::new(self.nodes.len());
-        // The reserve is the time to release a minority of grants before the deadline.
+        // If only a minority grants the lock, the reserve is the time to release these grants before the deadline.
         let left = deadline.saturating_duration_since(begun);
         let reserve = self.node_timeout(claim.lease).min(left / 8);
         let (lease, by) = (claim.lease, deadline - reserve);
@@ -43,8 +43,8 @@ impl Quorum {
             // The remaining nodes get the hold as well, so that it survives the failure of a node.
             fan_out.send_rest();
             // A re-entry waits for all replies. Otherwise a node could execute the re-entry after a later release. A
-            // first acquisition reads only the replies that have arrived, so that the next user of a connection need
-            // not read them.
+            // first acquisition does not wait. It only reads replies that have arrived, so that the next request on
+            // their connections need not read them.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -84,13 +84,13 @@ impl Quorum {
             return self.refuse(claim, &tally, leftover);
         }
         if let Some(cause) = tally.lacking(self.nodes.len() - self.needed) {
-            // A node can still execute an unanswered request. The release of the lost hold needs the request's expiry.
+            // A node can execute an unanswered request until its expiry. So the expiry is noted for the later release.
             if let Some(placement) = self.placements.lock().get_mut(&claim.visitor) {
                 placement.note_unknown(&open);
             }
             return Ok(Outcome::Gone(cause));
         }
-        // Some nodes may have the higher hold count until the last release, which frees the lock at any count.
+        // Some nodes may keep the hold count of this re-entry. The last release frees the lock at any hold count.
         let error = self.no_quorum(&claim.name, &tally);
         Ok(Outcome::unknown(claim.in_doubt(0), error))
     }

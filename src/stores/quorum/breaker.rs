@@ -23,9 +23,9 @@ pub(super) struct Breaker {
 }
 
 impl Quorum {
-    /// Returns the nodes of `among` that get the request, in the order of sending. Nodes with an open circuit come
-    /// last. They get the request only if fewer than `needed` nodes have a closed circuit, either in all or among the
-    /// nodes of one hold. Each of `holds` is the set of nodes of one hold.
+    /// Returns the nodes of `among` that get the request, in the order of sending. Each of `holds` is the set of nodes
+    /// of one hold. Nodes with an open circuit come last. Such a node gets the request only if fewer than `needed`
+    /// nodes of `among`, or of a hold with this node, have a closed circuit.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
@@ -52,7 +52,7 @@ impl QuorumNode {
             match breaker.deadline {
                 Some(deadline) if now < deadline => return true,
                 Some(_) => {
-                    // After the pause, one call tries the node. Other calls skip the node for another pause at most.
+                    // Only this call checks the node now. Other calls skip the node for up to one more pause.
                     breaker.deadline = Some(now + breaker.pause);
                 }
                 None => return false,
@@ -84,7 +84,7 @@ impl QuorumNode {
         }
     }
 
-    /// Closes the circuit but keeps `pause`: the next pause is longer if the connected node does not reply.
+    /// Closes the circuit but keeps `pause`. If the connected node does not reply, the next pause is longer.
     pub(super) fn revive(&self) {
         self.breaker.lock().deadline = None;
     }

@@ -16,8 +16,8 @@ use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
 /// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node
-/// timeout after the start. While `is_needed`, the wait ends at `connected_by` instead, unless the previous attempt to
-/// connect failed at every awaited node.
+/// timeout after the start, or at `connected_by` while `is_needed`. If the previous attempt to connect has failed at
+/// every node that is not connected yet, the wait always ends at `soon`.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -26,7 +26,7 @@ pub(super) struct FanOut<'a, T> {
     deadline: Instant,
     soon: Instant,
     connected_by: Instant,
-    /// The end of the wait for nodes whose connections are all in use, early enough for a reply.
+    /// Until this time, requests wait for nodes whose connections are all in use. A reply can then still be in time.
     free_by: Instant,
     /// Set by the caller: whether the replies of the connected nodes are too few.
     pub(super) is_needed: bool,
@@ -39,7 +39,7 @@ pub(super) struct FanOut<'a, T> {
     pub(super) in_flight: Vec<SentRequest<'a, T>>,
     connecting: Vec<Connecting<'a>>,
     busy: Vec<Busy>,
-    /// The nodes to which the request was sent, or at which it failed at once, one bit each.
+    /// The nodes to which the request was sent, or for which `send` has failed, one bit each.
     asked: u64,
     out_of_reach: Vec<(usize, Error)>,
 }
@@ -269,7 +269,7 @@ impl<'a, T> FanOut<'a, T> {
         }
     }
 
-    /// The requests of `in_flight` whose replies can be read, one bit each; not always all of them.
+    /// Returns requests of `in_flight` whose replies can be read, one bit each. The result may lack some such requests.
     fn poll(&self, deadline: Instant) -> u64 {
         let mut sources: SmallVec<[Source<'_>; 8]> = SmallVec::new();
         for (at, request) in self.in_flight.iter().enumerate() {
@@ -305,7 +305,7 @@ impl<'a, T> FanOut<'a, T> {
                     self.ask(index, tries + 1);
                 }
                 Linked::Failed(error) if !error.may_pass() => {
-                    // The server may refuse only a set-up command of the connection, and permit this request.
+                    // The server may have refused a set-up command of the connection, and still permit this request.
                     let was_sent = self.ask(index, MOST_TRIES);
                     let failed = (!was_sent).then_some((index, Err(error)));
                     self.ready.extend(failed);

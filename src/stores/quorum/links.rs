@@ -1,7 +1,7 @@
 //! Attempts to connect to the nodes of a quorum in the background.
 //!
 //! Connecting may take longer than the node timeout, which limits one request. So each attempt has its own timeout and
-//! its own thread. If the attempt ends after the call, the next call uses the connection.
+//! its own thread. If a connection is ready only after the quorum's call has returned, the next call uses it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub(super) enum Linked {
 pub(super) struct ConnectWait<'a> {
     pub(super) node: &'a Arc<QuorumNode>,
     purpose: Purpose,
-    /// The number of ended attempts when the wait began.
+    /// The value of `Link::ended` when the wait began.
     seen: u64,
 }
 

@@ -1,8 +1,9 @@
 //! Redlock: a lock on several independent servers, which is held while a majority of them grants it.
 //!
 //! The [Redis documentation](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) describes the
-//! algorithm. Each request goes to all its nodes with a free connection before any reply is read. A hold's validity counts
-//! from a time before its first request. The grants of a node that may have lost locks do not count (`quarantine.rs`).
+//! algorithm. Each request goes to all its nodes with a free connection before any reply is read. Validity counts from
+//! a time before the request was sent to the first node. The grants of a node that may have lost locks do not count
+//! (`quarantine.rs`).
 
 mod acquire;
 mod breaker;

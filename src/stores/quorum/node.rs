@@ -9,14 +9,15 @@ use crate::ground::poll::Source;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Request,
-    /// Its grant counts toward the majority. The node must have a vote, as for a renewal; see `quarantine.rs`.
+    /// The grant counts toward the majority. `Vote` and `Renewal` need a node with a vote; see `quarantine.rs`.
     Vote,
     Renewal,
 }
 
 pub(crate) enum Pending<'a, T> {
     Ready(Result<T>),
-    /// After a drop, the next user of the connection reads the reply. A dropped renewal closes its connection.
+    /// If the caller drops the pending answer, the next user of the connection reads the reply. For a renewal, the drop
+    /// closes the connection instead.
     Sent(Box<dyn PendingAnswer<T> + 'a>),
     /// Nothing was sent. `RedisNode::connect` makes a connection.
     NotConnected,

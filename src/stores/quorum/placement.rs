@@ -29,8 +29,8 @@ impl Quorum {
         placement.map_or(self.all(), |it| it.nodes)
     }
 
-    /// Removes the placement of a hold, and returns its nodes. `in_doubt` then lists the nodes that may have the hold
-    /// or can still execute a request, with the expiry of the request.
+    /// Removes the placement of a hold, and returns the nodes that may have the hold. Lists these nodes in `in_doubt`.
+    /// Also lists each node that can still execute a request, with the expiry of this request.
     pub(super) fn forget(&self, in_doubt: &mut InDoubt) -> u64 {
         let placement = self.placements.lock().remove(&in_doubt.visitor);
         let nodes = placement.as_ref().map_or(self.all(), |it| it.nodes);
@@ -46,7 +46,7 @@ impl Quorum {
 }
 
 impl Placement {
-    /// An expiry of 0 in `open` means that the node granted the request.
+    /// Notes the requests in `open` that nodes can still execute. A node with the expiry 0 has granted its request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
             self.note(*node, *not_after);

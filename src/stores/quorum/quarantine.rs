@@ -43,7 +43,7 @@ pub(crate) enum Quarantined {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuarantineReason {
-    /// The server started recently. It is unknown which locks it granted before.
+    /// The server started recently. It is unknown which locks were granted before the start.
     IsNew,
     /// The server restarted or was replaced since it was last identified.
     Restarted,
@@ -64,7 +64,7 @@ impl Membership {
         }
     }
 
-    /// Notes which server is at node `index` now.
+    /// Records which server is at node `index` now. Fails if this server has no vote.
     fn admit(
         &self,
         index: usize,
@@ -167,7 +167,7 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether this run of the server had begun before `moment`; always true for an unlimited age.
+    /// Whether this run of the server had begun before `moment`. True if `age` is `None`.
     fn ran_at(&self, moment: BootInstant) -> bool {
         self.age.is_none_or(|age| moment + age > self.told)
     }

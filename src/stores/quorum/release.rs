@@ -9,7 +9,7 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 use crate::stores::quorum::tally::{Tally, Vote};
 
-/// After a majority has released the hold, the wait for further replies is half of the majority's time plus this time.
+/// After a majority has released the hold, the call waits for further replies for half the elapsed time plus this time.
 const SOON: Duration = Duration::from_micros(300);
 
 impl Quorum {
@@ -20,8 +20,8 @@ impl Quorum {
     ) -> Result<Outcome<Released>> {
         let mut tally = Tally::new(self.nodes.len());
         let mut in_doubt = claim.in_doubt(0);
-        // A node may execute an unanswered acquire request after the release. `forget` reads the expiry of the acquire
-        // request before the release is sent. A later reply to the acquire request does not prove that it ran first.
+        // A late reply to an acquire request does not prove that the node executed this request before the release. So
+        // `forget` notes the expiries of unanswered acquire requests before the release is sent.
         let placement = self.forget(&mut in_doubt);
         let lease = self.settings.max_lease;
         let mut fan_out = self.send_to(placement, Purpose::Request, lease, deadline, |node, by| {
@@ -30,7 +30,7 @@ impl Quorum {
         // The nodes that got no request for the hold, and so lack the hold.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others) = (0, 0, 0);
-        // The nodes that lost the hold and have had no vote since. They have granted the lock to no other client.
+        // The nodes that lost the hold but have no vote, so no other client counts their grants.
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
@@ -64,14 +64,14 @@ impl Quorum {
         let took = fan_out.age();
         fan_out.note_rest(&mut tally.votes);
         let left = in_doubt.not_after.iter().flatten().count();
-        // These nodes may never have granted the hold.
+        // The nodes that may still execute an acquire request. They may never have granted the hold.
         let unconfirmed = in_doubt.not_after.iter().flatten().filter(|at| **at > 0);
         let unconfirmed = unconfirmed.count();
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: these nodes are a majority
-        // without the unconfirmed nodes, and a majority of all nodes lacks the hold now.
+        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: without the
+        // unconfirmed nodes, `kept` is a majority, and a majority of all nodes lacks the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept - unconfirmed >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {

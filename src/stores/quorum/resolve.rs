@@ -6,8 +6,8 @@ use crate::stores::quorum::Quorum;
 use crate::stores::quorum::node::Purpose;
 
 impl Quorum {
-    /// Releases the lock at the nodes in `open`, pairs of a node and an expiry. A node with the expiry 0 granted the request.
-    /// Any other node can execute the request until the expiry. Returns an in-doubt request unless each release was final.
+    /// Releases the lock at each node in `open`. A node with the expiry 0 granted the request. Any other node can
+    /// execute the request until its expiry. Returns an in-doubt request if a node may still have or grant the lock.
     pub(super) fn undo(
         &self,
         claim: &Claim,
@@ -25,7 +25,7 @@ impl Quorum {
         (!is_settled).then_some(in_doubt)
     }
 
-    /// Tries to release what the request `in_doubt` acquired or can still acquire. Returns true if all nodes released it.
+    /// Releases what the request `in_doubt` acquired or can still acquire. Returns true if nothing is left to release.
     pub(super) fn settle(
         &self,
         in_doubt: &mut InDoubt,

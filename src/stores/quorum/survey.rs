@@ -65,7 +65,7 @@ impl Quorum {
             position.node += 1;
         }
         for info in found? {
-            // A scan may return a key twice.
+            // A scan may return a key twice. Then the later description replaces the earlier description.
             let told = position.told.entry(Arc::clone(&info.name)).or_default();
             told.insert(index, info);
         }

@@ -58,7 +58,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// The nodes that may have granted the request, and the request's expiry. The expiry is 0 after a grant.
+    /// The nodes that granted the request, with the expiry 0, and the nodes that can still execute it, with its expiry.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes

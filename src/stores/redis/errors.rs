@@ -22,7 +22,7 @@ use crate::stores::redis::wait_replicas::ReplicaAck;
 const LONGEST_QUESTION: Duration = Duration::from_millis(500);
 
 impl Redis {
-    /// If the user lacks rights, a query finds which. If the request may have changed something, use `unknown` instead.
+    /// If the user lacks rights, queries the missing rights. If the request may have changed something, use `unknown`.
     pub(super) fn error_of(&self, call: &Call<'_>, fault: CallError, deadline: Instant) -> Error {
         let Call { layout, lock, .. } = *call;
         self.worded(self.topology.name(lock), lock, fault, |text| {
@@ -244,7 +244,7 @@ pub(super) fn class_of(text: &str) -> ReplyClass {
 pub(super) fn missing_in(reply: Result<Value, CallError>, lock: &str, channel: Key) -> Vec<String> {
     let refused = match reply {
         Ok(Value::Array(refused)) => refused,
-        // The test itself was refused: it needs the rights to EVAL and to the key.
+        // The query for missing rights was refused, because it needs the rights to EVAL and to the key.
         Err(CallError::Server(text)) => return named_in(&text, vec![lock.to_owned()]),
         _ => return Vec::new(),
     };

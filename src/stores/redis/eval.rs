@@ -72,7 +72,7 @@ impl Pool {
             if lacks_script(text) {
                 connection.has_forgotten_scripts();
             }
-            // A server without DELIFEQ or DELEX may have taken over the address, so the commands are detected again.
+            // The address may now lead to a server without DELIFEQ or DELEX, so the client tests the commands again.
             if Answers::are_of(ticket.number) && (lacks(text, "delifeq") || lacks(text, "delex")) {
                 self.note_dialect(None);
             }
@@ -83,8 +83,8 @@ impl Pool {
         }
     }
 
-    /// After NOSCRIPT, sends the text with the same request number. If NOSCRIPT duplicated an earlier error, the late
-    /// reply to the first request is still accepted.
+    /// After NOSCRIPT, sends the script's text with the same request number. If NOSCRIPT was a duplicate of an earlier
+    /// error, the first request may have run. Then its late reply is accepted.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,

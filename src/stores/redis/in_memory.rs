@@ -61,7 +61,7 @@ pub(crate) struct Link {
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// The hashes of the scripts that injected faults treat differently: renewals, and scripts whose replies are kept.
+/// The hashes of scripts that injected faults treat differently: renewals, and scripts whose replies are not dropped.
 struct Hashes {
     renewals: HashSet<String>,
     aside: HashSet<String>,
@@ -197,7 +197,7 @@ impl State {
         let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
         is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
-        // A script that ran too long may have written before it was stopped, so the client gets no error reply.
+        // A script that ran too long may have written before it was stopped, so its error reply is dropped.
         is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {
@@ -214,7 +214,7 @@ impl State {
         }
     }
 
-    /// A dropped message reaches no subscriber, so `lost` has the last dropped message.
+    /// `lost` has the last dropped message. Its further copies are also dropped, so that it reaches no subscriber.
     fn loses(&mut self, bytes: &[u8], lost: &mut Option<Vec<u8>>) -> bool {
         let is_new = lost.as_deref() != Some(bytes);
         if !bytes.starts_with(b"*3\r\n$7\r\nmessage\r\n")
@@ -242,7 +242,7 @@ impl State {
 
 impl FarEnd {
     fn send_rest(&mut self) {
-        // A write fails if the client is gone, or if the socket's buffer is full until the client reads.
+        // A write fails if the client is gone, or while the socket's buffer is full.
         while !self.unsent.is_empty()
             && let Ok(sent) = self.stream.write(&self.unsent)
         {

@@ -24,7 +24,6 @@ pub(crate) struct RedisNode {
 }
 
 impl Redis {
-    /// Fails for a Cluster, because a failover in a Cluster can lose granted locks.
     pub(crate) fn as_node(self: &Arc<Redis>) -> Result<RedisNode> {
         match &self.topology {
             Topology::One(server) => Ok(RedisNode {
@@ -55,7 +54,7 @@ impl RedisNode {
         }
     }
 
-    /// Whether another server, whose data may differ, can become the master of this node.
+    /// Whether a failover can replace the server of this node by a server with other data.
     pub(crate) fn can_fail_over(&self) -> bool {
         self.server.pool.connector.can_fail_over()
     }
@@ -88,7 +87,7 @@ impl RedisNode {
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }
 
-    /// `restored` means that the server lost this hold.
+    /// If `restored` is true, the server lost this hold. The request then acquires the whole count of `claim` again.
     pub(crate) fn send_acquire<'a>(
         &'a self,
         claim: &'a Claim,

@@ -156,7 +156,7 @@ impl Redis {
     ) -> Redis {
         let facts = Facts {
             is_polled: |kind| Layout::of(kind).wakes.is_none(),
-            // A hand-off cannot be undone, unlike an acquisition that too few replicas acknowledged.
+            // If too few replicas acknowledge a request, an acquisition can be undone, but a hand-off cannot.
             hands_off: settings.replication.is_none(),
             ..Facts::of(database.to_string(), notifier)
         };

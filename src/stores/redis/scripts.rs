@@ -13,7 +13,7 @@ pub(super) struct Script {
     /// `EVALSHA` and the hash, encoded for a request.
     pub(super) evalsha: Vec<u8>,
     pub(super) keys: &'static [Key],
-    /// The arguments before the parts of `Limit` and the number of the request.
+    /// The first arguments. The parts of `Limit` and the number of the request follow.
     pub(super) args: &'static [Arg],
     /// Whether the script gets an expiry and returns the server time. After the expiry, it refuses the request.
     pub(super) expires: bool,
@@ -29,15 +29,15 @@ pub(super) enum Arg {
     Lease,
     Known,
     Wanted,
-    /// `Known` and `Wanted`, left out if a hold begins with a count of 1. Each argument costs the server time.
+    /// `Known` and `Wanted`, left out if a hold begins with a count of 1, because each argument slows the script down.
     Counts,
     Channel,
     /// [`Layout::rights`](super::kinds::Layout::rights).
     Rights,
-    /// The name of the lock, not as a key: a server refuses a script with a key to which the user has no right.
+    /// The lock's name, not declared as a key: a server refuses a script if the user lacks the right to a declared key.
     Lock,
     Floor,
-    /// The key of the last fencing token. It is an argument for the same reason as `Lock`.
+    /// The key of the last fencing token, not declared as a key for the same reason as `Lock`.
     Counter,
     Step,
     Amount,
@@ -46,13 +46,13 @@ pub(super) enum Arg {
     /// The TTL, in ms, of a counter that the request creates.
     Life,
     Fence,
-    /// What the script checks before guarded work: `fence` for a fence, or the layout's `rights` for a hold.
+    /// What the script checks before the user's commands: `fence` for `write_fenced`, else the layout's `rights`.
     Check,
     Work,
     Inside,
     /// The requested position in the queue on the server.
     Wish,
-    /// How much longer a waiter counts as alive than the waiter before it, in ms.
+    /// The difference between the times at which two consecutive waiters count as dead, in ms.
     Patience,
     /// Whether all subscribers of a channel are connected to this server.
     HearsAll,

@@ -41,7 +41,7 @@ impl<O> SentOperation<'_, O> {
                 }
                 Ok(reply)
             }
-            // A user without the right to EVAL may have the right to EVALSHA. NOSCRIPT makes `receive` send the hash.
+            // A user without the right to EVAL may have the right to EVALSHA. After NOSCRIPT, `receive` tries EVALSHA.
             Err(CallError::Server(text)) if self.ticket.by_text && lacks_eval(&text) => {
                 Err(CallError::Server("NOSCRIPT".to_owned()))
             }
@@ -127,7 +127,7 @@ impl RedisNode {
             Ok(ticket) => ticket,
             Err(fault) => {
                 pool.give_back::<()>(borrowed, &Err(fault.clone()));
-                // The server may have closed an idle connection, so the caller may use another connection.
+                // The server may have closed this connection while it was idle. The caller then uses another one.
                 return match fault {
                     CallError::NotSent(_) if time::now() < deadline => Pending::NotConnected,
                     fault => Pending::Ready(operation.fail(self, fault, &mut attempts)),

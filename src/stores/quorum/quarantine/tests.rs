@@ -41,7 +41,7 @@ fn a_server_that_just_started_has_no_vote() {
         Err(Quarantined::For(..))
     ));
     assert!(membership.admit(1, false, &server("b", None)).is_ok());
-    // The persistence settings before the start of the server are unknown.
+    // `c` has persistence now, but its persistence settings before its start are unknown.
     let vote = membership.admit(2, false, &remembering("c"));
     assert_eq!(why(vote), Some(QuarantineReason::IsNew));
     let trusting = Membership::new(3, MAX, true);
@@ -108,7 +108,7 @@ fn uptime_and_persistence_do_not_count_with_failover() {
         Some(QuarantineReason::MayMove)
     );
     assert!(membership.admit(1, false, &server("b", Some(60))).is_ok());
-    // Persistence does not count if another server may have taken over from a known one.
+    // With failover, `b` may be another server than `a`, so the persistence of `b` does not count.
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, true, &remembering("a")).is_ok());
     let vote = membership.admit(0, true, &remembering("b"));
@@ -124,7 +124,7 @@ fn a_new_replication_id_costs_the_vote() {
         ..remembering("a")
     };
     let vote = membership.admit(0, false, &again);
-    // The reason names both possible causes, because the server may never have been a replica.
+    // The server may never have been a replica, so the message also names `repl-backlog-ttl` as a possible cause.
     let told = vote.as_ref().err().map(ToString::to_string);
     assert!(told.is_some_and(|told| told.contains("repl-backlog-ttl")));
     assert_eq!(why(vote), Some(QuarantineReason::ChangedId));

@@ -80,7 +80,7 @@ impl Five {
         }
     }
 
-    /// Frees the lock at these nodes. If `to` is set, the client of this name then acquires the lock there.
+    /// Frees the lock at these nodes. If `to` names a client, this client then acquires the lock at these nodes.
     pub(super) fn lose(&self, nodes: &[usize], to: Option<&str>) {
         let lock = lock();
         for index in nodes {

@@ -119,7 +119,7 @@ fn skipped_nodes_are_used_if_the_others_are_too_few() {
     assert_eq!(order(&[0], all, &[0b00111]), vec![1, 2, 3, 4, 0]);
     assert_eq!(order(&[0], all, &[0b01111]), vec![1, 2, 3, 4]);
     assert_eq!(order(&[0, 4], all, &[0b01111, 0b00111]), vec![1, 2, 3, 0]);
-    // Too few nodes of both holds have a closed circuit, and the holds have nodes in common.
+    // Both holds have too few nodes with a closed circuit, and the holds have nodes in common.
     assert_eq!(
         order(&[0, 1], all, &[0b00111, 0b01011]),
         vec![2, 3, 4, 0, 1]

@@ -40,7 +40,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// For a node of a quorum. If `restored` is true, a new hold at this server gets the count of `claim`.
+    /// For a node of a quorum. If `restored`, the server lost the hold, so the new hold gets the count of `claim`.
     pub(crate) fn voted(claim: &'a Claim, restored: bool, handle: &'a NodeHandle) -> Acquire<'a> {
         let mut acquire = Acquire {
             handle: Some(handle),
@@ -88,7 +88,7 @@ impl Operation for Acquire<'_> {
             floor: self.floor,
             replicates: true,
             handle: self.handle,
-            // Some scripts would refuse a repetition of a first acquisition, if the first attempt has begun a hold.
+            // If the first attempt has begun a new hold, some scripts would refuse a repetition of the attempt.
             repeat: match self.known > 0 {
                 true => call.repeat,
                 false => Repeat::Never,
@@ -109,7 +109,7 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered attempt may arrive after a later release. If the count is then the one that the
+            // An unanswered attempt may arrive after a later release. If the hold count then equals the count that the
             // attempt expects, the attempt overwrites the count and the lease.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {

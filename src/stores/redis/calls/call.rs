@@ -68,7 +68,7 @@ pub(super) enum Repeat {
 pub(in crate::stores::redis) struct Limit<'a> {
     /// The server time, in ms, after which the request is refused.
     pub(in crate::stores::redis) expiry: i64,
-    /// Only in a quorum: the identity of the checked server. Any other server refuses the request.
+    /// Only in a quorum: the identity of the server whose vote was checked. Any other server refuses the request.
     pub(in crate::stores::redis) voting: Option<&'a Identity>,
 }
 
@@ -141,8 +141,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// A query stores no reply, so its request omits the key of the stored reply. While a slot moves, a Cluster node
-    /// refuses a request with several keys if one key is missing.
+    /// If `step` only queries, the script stores no reply, and the key of the stored reply is omitted. While a slot
+    /// moves, a Cluster node refuses a request with several keys if one of the keys does not exist.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();

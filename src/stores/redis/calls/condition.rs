@@ -54,7 +54,7 @@ impl Operation for Condition<'_> {
                 step: word,
                 amount,
             }),
-            // A repeated request finds the result of the first request, or wakes a waiter spuriously, which is allowed.
+            // A repeated request finds the first request's result, or causes a spurious wakeup, which conditions allow.
             repeat: Repeat::Halfway { unsent: true },
             ..place_call(script, &op.lock.name, op.visitor)
         }

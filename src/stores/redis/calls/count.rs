@@ -22,8 +22,8 @@ pub(crate) struct Count<'a> {
 }
 
 impl<'a> Count<'a> {
-    /// The server refuses attempts that arrive well after `deadline`. The server stores the reply for longer, so that a
-    /// repeated attempt gets the same reply.
+    /// The server refuses attempts that arrive more than `EXPIRY_SLACK` after `deadline`. The server stores the reply
+    /// until a later time, so that a repeated attempt gets the same reply.
     pub(crate) fn new(op: &'a CountOp<'a>, deadline: Instant) -> Result<Count<'a>> {
         let layout = Layout::of(op.counter.kind);
         let (script, reason) = match op.step {

@@ -32,8 +32,8 @@ const RENEWAL_CHECK: Duration = Duration::from_millis(20);
 
 const NO_SCRIPT: &str = "\nlocal script = nil\n";
 
-/// Puts the user's script as a function into the guarding script. An extra `end` closes this function early, and the
-/// code after it runs unguarded. So the docs of `Guard::eval` forbid scripts from untrusted input.
+/// Puts the user's script as a function into the guarding script. An extra `end` in the user's script closes this
+/// function early, and the rest runs unguarded. So the docs of `Guard::eval` forbid scripts from untrusted input.
 fn around(text: &str) -> Script {
     let function = format!("\nlocal script = (function(KEYS, ARGV)\n{text}\nend)\n");
     let whole = GUARDED.text.replacen(NO_SCRIPT, &function, 1);
@@ -74,8 +74,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// A stale clock offset explains only the first refusal. If the hold's validity ends before the deadline, a later
-    /// refusal returns the pause before the next check for a renewal.
+    /// The first refusal may be due to a stale clock offset, so the work is sent again. If the hold's validity ends
+    /// before the deadline, a later refusal returns how long the caller pauses before it checks for a renewal.
     fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)

@@ -24,7 +24,7 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            // A repeated request finds the result of the first. The caller replaces an unsent request by a release.
+            // A repetition of an executed request returns the same result. If nothing was sent, the caller releases.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
         }
@@ -36,7 +36,7 @@ impl Operation for HandOff<'_> {
             (Some(1), Some(Value::Int(listeners)), Some(sent)) => {
                 let token = integer_at(reply, 3);
                 let fence = match token.map(|token| redis.drawn(to, token, self.floor)) {
-                    // The fencing token is too small, so neither the old nor the new holder can use the hold.
+                    // The new holder's fencing token is too small, and the old holder no longer has the lock.
                     Some(Err(error)) => {
                         return Ok(Outcome::unknown(from.in_doubt(attempts.not_after), error));
                     }

@@ -45,7 +45,7 @@ pub(super) use resolve::Resolve;
 
 const CORRECTIONS: u32 = 3;
 
-/// A server that shuts down cuts several connections in a row.
+/// A server that shuts down closes several pooled connections, so one repeat may not be enough.
 const REPEATS: u32 = 2;
 
 const RUNAWAY_CLOCK: &str = "TRYAGAIN the server's clock drifts too fast against this machine's, or other programs write to this key";

@@ -20,7 +20,7 @@ impl Operation for Release<'_> {
     fn call(&self) -> Call<'_> {
         Call {
             is_quiet: self.is_quiet,
-            // If the first attempt released the hold, the second attempt finds no hold.
+            // If the first attempt released the hold, the second attempt changes nothing.
             repeat: Repeat::Halfway { unsent: true },
             ..Call::of(self.claim, |layout| &layout.release)
         }

@@ -40,7 +40,7 @@ impl Operation for ReleaseLevel<'_> {
         }
         let claim = self.count.claim;
         Ok(match attempts.replicas_missing() {
-            // A retryable error would say that nothing was done, but the master released the level.
+            // The master released the level, but too few replicas acknowledged the release. So the outcome is unknown.
             Some(replica_ack) => {
                 redis.not_known(claim, "release", redis.half_done(&replica_ack), attempts)
             }

@@ -33,7 +33,7 @@ pub(super) fn check(store: &Redis, deadline: Instant) -> Result<Vec<HealthWarnin
         can_fail_over: store.topology.can_fail_over(),
         wait_replicas: store.replication.map_or(0, |wanted| wanted.replicas),
     };
-    // Keep time for the later queries of sentinels and replicas, even if the master is silent.
+    // Even if the master is silent, time must remain for the later queries to sentinels and replicas.
     let by = share(deadline, 1 + usize::from(client.can_fail_over));
     let mut have_answered: Vec<Arc<str>> = Vec::new();
     let checks = store.topology.each(by, |node, connection, deadline| {
@@ -86,7 +86,7 @@ fn check_node(
     match ask(&["INFO"])? {
         Ok(info) => {
             let mut info = text_of(&info);
-            // Google Memorystore identifies itself only in the reply to HELLO, which contains the paths of its modules.
+            // Only the reply to HELLO identifies Google Memorystore: the paths of the modules contain "google".
             let hello = ask(&["HELLO"])?;
             if format!("{hello:?}").to_ascii_lowercase().contains("google") {
                 info += &format!("\r\n{}:Google Memorystore\r\n", settings::SERVICE);

@@ -50,7 +50,7 @@ pub(super) fn find(
             tried => Ok(tried.map(|(reply, _)| reply)),
         };
     let mut tried = try_by(&rights)?;
-    // Some proxies and services run only scripts with a key, so the test is repeated with a key.
+    // Some proxies and services run only scripts that declare a key, so the test is repeated with a key.
     if matches!(&tried, Err(CallError::Server(text)) if !text.contains("permission") && !lacks_eval(text))
     {
         tried = try_by(&Call::new(Kind::default(), |_| &RIGHTS, lock, None))?;
@@ -156,7 +156,7 @@ fn refused(
     }
 }
 
-/// Uses a new connection, because messages may arrive on it. An error has the command that got no reply, if any.
+/// Subscribes on a new connection. An error contains the command that got no reply, or `None` if connecting failed.
 fn add_missing_outside_scripts(
     lock: &Arc<str>,
     node: &Node,

@@ -20,7 +20,7 @@ const OTHERS: [(&str, &str, &str); 5] = [
     ("mvcc_depth", "redis_version", "KeyDB"),
 ];
 
-/// The check adds this field to the reply to `INFO` if the service identifies itself in another reply.
+/// If the reply to another command identifies the service, the check adds this field to the reply to `INFO`.
 pub(super) const SERVICE: &str = "redlatch_service";
 
 #[derive(Clone, Copy)]

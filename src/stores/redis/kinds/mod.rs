@@ -27,7 +27,7 @@ pub(super) use token::{Answers, Dialect, Instead, numbered, pack_commands};
 
 use wakes::{wakes_all, wakes_as_many, wakes_one};
 
-/// Says nothing about replies: the client reads them alike for all kinds.
+/// The channels, keys and scripts of a kind of lock. The client reads the replies of all kinds in the same way.
 pub(super) struct Layout {
     pub(super) channel: Key,
     /// The channel of a single waiter in the queue. `None` if all waiters share `channel`.
@@ -46,7 +46,7 @@ pub(super) struct Layout {
     pub(super) inspect: Script,
     pub(super) count: Option<Script>,
     pub(super) waiters: Option<Script>,
-    /// Keys of the lock that only scripts outside of this layout use.
+    /// Further keys of the lock. Only scripts that are not in this layout use these keys.
     beside: &'static [Key],
 }
 
@@ -83,7 +83,7 @@ pub(super) static RIGHTS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(text, &[Key::Name], &[Channel, Rights, Counter])
 });
 
-/// Like `RIGHTS`, but declares no key. A server refuses a script that declares a key without the right to this key.
+/// Like `RIGHTS`, but declares no key. The server refuses a script that declares a key to which the user has no right.
 pub(super) static RIGHTS_WITHOUT_KEY: LazyLock<Script> = LazyLock::new(|| {
     let text = include_str!("rights.lua");
     Script::new(text, &[], &[Channel, Rights, Counter, Lock])

@@ -1,4 +1,4 @@
-//! Checks the script headers against the layouts, the slots of keys, and shared functions.
+//! Checks the layouts: the headers of their scripts, the slots of their keys, their channels and rights.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use super::*;
@@ -119,7 +119,7 @@ fn sharded_scripts_use_only_sharded_commands() {
 fn all_scripts_check_that_the_hash_is_a_lock() {
     for kind in [Kind::Reentrant, Kind::Fenced] {
         for script in Layout::of(kind).scripts().chain([&*GUARDED]) {
-            // A withdrawal reports no holder, so its script does not contain `holder_of`.
+            // The script that resolves an in-doubt request reports no holder, so it does not contain `holder_of`.
             let is_withdrawal = script.text.contains("may have left");
             let functions = script.text.matches("local function holder_of(key)").count();
             assert_eq!(functions, usize::from(!is_withdrawal), "{}", script.text);

@@ -1,6 +1,6 @@
 //! How many waiters of this client a message wakes.
 
-/// A message of a semaphore is the number of free permits, or from Redisson sometimes the number of added permits.
+/// A message of a semaphore is its number of free permits. Sometimes Redisson sends the number of added permits.
 pub(super) fn wakes_as_many(words: &str) -> usize {
     let free = words.parse::<i64>();
     free.map_or(1, |free| usize::try_from(free).unwrap_or_default())
@@ -14,7 +14,7 @@ pub(super) fn wakes_one(words: &str) -> usize {
     }
 }
 
-/// The message "0" means that the latch opened, and "1" that its count was set or that Redisson deleted it.
+/// "0" means that the latch opened. "1" means that the latch got a count, or that Redisson deleted the latch.
 pub(super) fn wakes_all(words: &str) -> usize {
     match words {
         "0" => usize::MAX,

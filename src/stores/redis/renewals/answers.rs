@@ -59,8 +59,7 @@ impl Renewals<'_> {
         Ok(())
     }
 
-    /// If the call was in time, the server has renewed each claim of the part for its whole lease, except for the
-    /// claims that the reply lists.
+    /// If the request was in time, the reply lists only the claims that were not renewed for their whole lease.
     fn answered(&mut self, one: &mut SentBatch<'_>, part: usize, reply: &Value) {
         if let Some(now) = integer_at(reply, 0) {
             one.connection.connection.note_time(now, one.sent);
@@ -127,7 +126,7 @@ impl Renewals<'_> {
                 let target = cluster.follow(&it, shard);
                 (it.is_ask.then_some(target), true)
             }
-            // If only the form of the script changes, the claim is sent to the node of an earlier ASK again.
+            // If the next round only exchanges EVALSHA and EVAL, an earlier ASK still determines the node.
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;
@@ -156,7 +155,7 @@ impl Renewals<'_> {
         }
     }
 
-    /// After a timeout the connection is kept, because connecting to a distant server may take too long.
+    /// After a timeout the connection is kept: connecting to a distant server may exceed the next renewal's deadline.
     fn end(&mut self, mut one: SentBatch<'_>, read: Result<(), CallError>) {
         let (batch, server) = (&one.batch, &one.batch.server);
         let outcome = one.fault.map_or(read, Err);

@@ -82,7 +82,7 @@ pub(super) struct Batch<'a> {
     pub(super) is_asking: bool,
     /// The indices of the claims in each call. In a Cluster, all claims of a call have the same slot.
     pub(super) parts: Vec<Vec<usize>>,
-    /// For each slot and script, the index of the last part, and the number of holds or permits in this part.
+    /// For each slot and script, the index in `parts` of the last call, and how many holds or permits this call renews.
     last: BTreeMap<(u16, usize), (usize, usize)>,
 }
 

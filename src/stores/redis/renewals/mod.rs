@@ -1,7 +1,7 @@
 //! Renews many claims with few calls of a script: at one server, in a Cluster, or at a node of a quorum.
 //!
 //! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then
-//! reads the replies. So all servers work at the same time. For a quorum node, the first replies are read later.
+//! reads the replies. So all servers work at the same time. In a quorum, the first round's replies are read later.
 //!
 //! A claim gets another round if a changed request may succeed, for example at another node or outside of a batch.
 
@@ -38,7 +38,7 @@ const NOT_FOUND_TOGETHER: &str = "a batched renewal did not find it";
 
 pub(super) struct Renewals<'a> {
     redis: &'a Redis,
-    /// Only in a quorum: renewals are sent only if the handle admits the server.
+    /// `None` outside of a quorum. In a quorum, a renewal is sent only to a server that has a vote.
     handle: Option<&'a NodeHandle>,
     claims: &'a [Claim],
     deadline: Instant,
@@ -111,8 +111,8 @@ impl<'a> Renewals<'a> {
             let mut connection = match self.connection(&batch.server, by) {
                 Ok(connection) => connection,
                 Err(fault) => {
-                    // In a Cluster, the slot may get another master before the next round. A node of a quorum may
-                    // connect in the background.
+                    // In a Cluster, the next round may find a new master of the slot. In a quorum, the node may be
+                    // connected in the background before the next round.
                     let is_passing =
                         self.handle.is_some() && matches!(fault, CallError::NotSent(_));
                     self.was_not_sent(&batch, fault, is_cluster || is_passing);

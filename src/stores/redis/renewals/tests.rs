@@ -16,7 +16,7 @@ fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|it| claim(&format!("lock-{it}"))).collect()
 }
 
-/// The reply after a renewal of all claims except for `others`.
+/// The reply if all claims were renewed except for `others`, which are pairs of a claim's place and its result.
 fn renewed_but(others: &[(i64, Value)]) -> Says {
     let mut items = vec![now(), Value::Int(1)];
     for (place, what) in others {

@@ -31,7 +31,7 @@ impl Shared {
                     let mut state = self.state.lock();
                     let entry = state.channels.get_mut(channel.as_str());
                     entry.is_some_and(|entry| {
-                        // After an error reply, a confirmation may arrive for a subscription that counts as refused.
+                        // A late confirmation of a refused subscription has no effect, because `was_asked` is false.
                         entry.is_live = entry.was_asked;
                         entry.is_live
                     })
@@ -124,7 +124,7 @@ fn woken_by(channel: &str, words: &str) -> usize {
     let layouts = KINDS.into_iter().map(Layout::of);
     let mut of_channel = layouts.filter(|layout| layout.channel.begins(channel));
     let wakes = of_channel.find_map(|layout| layout.wakes);
-    // If the channel is unknown, one waiter is woken, which is harmless.
+    // For an unknown channel the limit is 1. A needless wake-up is harmless.
     wakes.map_or(1, |wakes| wakes(words))
 }
 

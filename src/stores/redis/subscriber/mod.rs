@@ -3,7 +3,7 @@
 //! In a Cluster, messages may be sharded: the client receives them from the master of the channel's slot. When the slot
 //! moves, the server ends the subscription, and the waiters are woken. Their next request finds the new server.
 //!
-//! The thread of a new waiter sends the SUBSCRIBE for its channel. After a reconnect, the subscriber's thread
+//! A thread that begins to wait sends the SUBSCRIBE for its channel. After a reconnect, the subscriber's thread
 //! subscribes to all channels that have waiters. When a subscription is confirmed, all waiters of the channel try
 //! again, because messages before the confirmation were not received.
 
@@ -23,7 +23,7 @@ use crate::ground::time;
 use crate::stores::redis::transport::{Connector, Hook, Writer};
 pub(super) use lazy_thread::LazyThread;
 
-/// How long a channel without waiters stays subscribed, at least. A contended lock is likely to be contended again.
+/// A channel without waiters stays subscribed at least this long. A contended lock is likely to be contended again.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) struct Subscriber {
@@ -56,8 +56,9 @@ struct State {
 #[derive(Default)]
 struct Channel {
     waiters: usize,
-    /// Whether SUBSCRIBE was sent on the current connection. `is_live`: whether the server has also confirmed it.
+    /// Whether SUBSCRIBE was sent on the current connection.
     was_asked: bool,
+    /// Whether the server has confirmed the subscription.
     is_live: bool,
     idle_since: Option<Instant>,
 }
@@ -77,7 +78,7 @@ impl Subscriber {
             state: Mutex::default(),
             wanted: Condvar::default(),
         });
-        // A former master may run on, but sends no more unlock messages. So a new master ends the connection.
+        // A former master may run on, but sends no more unlock messages. So a change of master closes the connection.
         let weak = Arc::downgrade(&shared);
         shared.connector.master().on_change.add(Box::new(move || {
             if let Some(shared) = weak.upgrade() {
@@ -90,9 +91,8 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to `channel`, at least until the returned `Interest` is dropped. Also returns whether the
-    /// subscription is active already. If `lingers` is false, no other waiter uses the channel, so the drop
-    /// unsubscribes at once.
+    /// Subscribes to `channel` at least until the returned `Interest` is dropped. Also returns whether the subscription
+    /// is already active. `lingers` is false for a channel of only one waiter: the drop then unsubscribes at once.
     pub(super) fn listen(&self, channel: &Arc<str>, lingers: bool) -> (Interest, bool) {
         if !self.shared.state.lock().is_closed {
             let shared = Arc::clone(&self.shared);
@@ -107,7 +107,7 @@ impl Subscriber {
         self.shared.ask_for(channel, entry, state.writer.as_mut());
         let is_live = entry.is_live;
         if state.writer.is_none() {
-            // Without a connection, the thread sleeps until a channel has a waiter.
+            // Without a connection, the subscriber's thread sleeps until a channel has a waiter.
             self.shared.wanted.notify_one();
         }
         let interest = Interest {
@@ -185,7 +185,7 @@ impl Shared {
             if writer.send(&self.subscribe([channel])).is_ok() {
                 entry.was_asked = true;
             } else {
-                // The thread notices the end of the connection, reconnects and subscribes again.
+                // The subscriber's thread notices the end of the connection, reconnects and subscribes again.
                 writer.shut_down();
             }
         }
@@ -196,7 +196,7 @@ impl Shared {
         self.packed(commands, channels)
     }
 
-    /// Each channel has its own command, because the server may refuse single channels.
+    /// Each channel has its own command, because the server may refuse one channel and accept another.
     fn packed<'a>(
         &self,
         [plain, sharded]: [redis::Cmd; 2],

@@ -85,7 +85,7 @@ impl Shared {
             (channel.was_asked, channel.is_live) = (true, false);
         }
         state.writer = Some(writer);
-        // If the master changed while this thread connected, the `on_change` hook found no connection to end.
+        // If the master changed before `state.writer` was set, the `on_change` hook did not end this connection.
         if connection.generation != self.connector.master().generation() {
             state.writer = None;
             return Err("the master changed".to_owned());
@@ -130,7 +130,7 @@ impl Shared {
                     deadline = time::now() + PING_AFTER;
                 }
                 Err(fault) if fault.is_timeout() && part < deadline => {}
-                // The waiters of a refused channel poll. The connection stays open for the other channels.
+                // If a channel is refused, its waiters poll. The connection stays open for the other channels.
                 Err(CallError::Server(text)) => {
                     events::subscriber_refused(&self.connector.master().node(), &text);
                     self.refused(&text);

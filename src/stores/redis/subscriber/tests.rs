@@ -14,7 +14,7 @@ fn channel(name: &str) -> Arc<str> {
 }
 
 struct Scene {
-    // Declared before the server, so that it is dropped first: the thread can unsubscribe while the server runs.
+    // Declared before the server, so that it is dropped first and its thread can unsubscribe while the server runs.
     subscriber: Subscriber,
     _server: StubServer,
     notifier: Arc<Notifier>,

@@ -7,7 +7,7 @@ use crate::store::Connected;
 use crate::stores::redis::replies::text_of;
 use crate::stores::redis::transport::{CallError, Connection, encode};
 
-/// Returns an empty list if the user lacks the right to `CLIENT LIST`. After an error, the connection is unusable.
+/// Returns an empty list if the user lacks the right to `CLIENT LIST`. After an `Err`, the connection is unusable.
 pub(super) fn of_this_library(
     connection: &mut Connection,
     deadline: Instant,

@@ -15,7 +15,7 @@ use crate::stores::redis::replies::{item_at, text_of};
 use crate::stores::redis::server::Node;
 use crate::stores::redis::transport::{CallError, Connection};
 
-/// The maximum number of reported holders. Only a read-write lock can have more holders.
+/// The maximum number of reported holders of a read-write lock. Other locks have one holder.
 const MOST_HOLDS: usize = 64;
 
 /// `QUEUE` is the queue of a fair lock. `END` is the key whose TTL is the lease of a reader's hold.
@@ -166,7 +166,7 @@ impl<'a> KeyQueries<'a> {
         Ok([hashes, strings])
     }
 
-    /// Values may be large, so they are read only if a lock can have the fields.
+    /// A hash may have large values. So the values are read only after a check that the hash can be a lock.
     pub(super) fn hashes(&mut self, names: Names) -> Result<FoundLocks, CallError> {
         let mut looked = FoundLocks::default();
         let (mut small, mut large) = (Vec::new(), Vec::new());
@@ -241,7 +241,7 @@ impl<'a> KeyQueries<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // If the TTL key of a reader of this library is gone, the hold has expired, even if its field remains.
+                // Readers of this library have a TTL key. Without it, a hold has expired, even if its field remains.
                 info.holders.retain(|holder| {
                     let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");

@@ -77,7 +77,7 @@ impl KeyQueries<'_> {
     }
 }
 
-/// Whether the key is an auxiliary key of a lock with another name.
+/// Whether the key is not a lock, but an auxiliary key of another lock.
 fn is_beside(name: &str) -> bool {
     const BEGINNINGS: [&str; 3] = ["redlatch_once:", "redlatch_fence:", "redisson_lock_token:"];
     let begins = BEGINNINGS.iter().any(|begin| name.starts_with(begin));

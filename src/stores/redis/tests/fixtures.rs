@@ -15,7 +15,7 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::{Redis, Settings};
 
-/// The reply to a granted acquisition. Its `left` is the maximum, so the client learns no server time from it.
+/// The reply of `acquire.lua` to a granted acquisition. `left` has its maximum, so the client learns no server time.
 pub(crate) const GRANTED: i64 = (1 << 22) - 1;
 
 pub(crate) fn soon() -> Instant {

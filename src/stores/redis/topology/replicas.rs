@@ -87,7 +87,7 @@ impl Connector for Replicas {
         let known = known.and_then(|known| self.addresses.iter().find(|it| it.node == known));
         let still = known.map(|address| (address, ask(address, share(deadline, 2))));
         let (address, mut connection) = match still {
-            // A master without replicas may be an old master that came back, so `search` decides.
+            // A master without replicas may be an old master that came back. So `search` also queries other servers.
             Some((address, Ok((connection, Role::Master { replicas: 1.., .. })))) => {
                 (address, connection)
             }

@@ -6,7 +6,7 @@ use crate::stores::redis::transport::{Address, CallError, Connection, Connector,
 
 pub(crate) struct Single {
     address: Address,
-    /// The name of the master never changes. So a suspected failover only closes the open connections.
+    /// The master's host and port never change. So a suspected failover only closes the open connections.
     known_master: KnownMaster,
 }
 

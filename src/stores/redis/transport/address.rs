@@ -162,7 +162,7 @@ impl Address {
         self
     }
 
-    /// A server with an IP address may have a certificate for a host of `others`.
+    /// If the address of the server is an IP address, the certificate may be for a host of `others` instead.
     pub(crate) fn with_tls_of(
         mut self,
         tls: Option<&TlsConfig>,

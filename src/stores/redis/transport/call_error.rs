@@ -20,7 +20,7 @@ pub(crate) enum CallError {
     /// A TLS failure that a retry does not cure, such as an untrusted certificate. Nothing was sent.
     #[cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only TLS creates it"))]
     Untrusted(Reason),
-    /// Nothing was sent, because a Redlock would not count the server's grant. The value is the reason.
+    /// Nothing was sent, because the server has no vote in its quorum. The value is the reason.
     Unfit(String),
 }
 
@@ -62,7 +62,7 @@ impl CallError {
         }
     }
 
-    /// The texts are error replies of the proxy Envoy.
+    /// Converts error replies of the proxy Envoy.
     pub(crate) fn of_a_proxy(self) -> CallError {
         match self {
             // Envoy got no reply from the server, which may have executed the request.
@@ -123,13 +123,13 @@ impl CallError {
         matches!(self, CallError::Server(_)) || self.is_hang_up()
     }
 
-    /// The test also drops the reply to a retry, so a retry is useless.
+    /// Whether a test dropped the reply. The test would also drop the reply to a retry, so a retry is useless.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_lost_by_a_test(&self) -> bool {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
     }
 
-    /// A server at `maxclients` always closes TLS connections without a reply, and sometimes plain connections.
+    /// Whether the server closed the connection. At `maxclients` it may do so without a reply; with TLS it always does.
     pub(crate) fn is_hang_up(&self) -> bool {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         const KINDS: [ErrorKind; 4] = [
@@ -169,8 +169,8 @@ impl CallError {
         }
     }
 
-    /// `is_passing` tests the first word of an error reply. The name of the node hides this word, so an error reply
-    /// that passed the test becomes `NotSent`.
+    /// Puts the node's name before the text. This hides the first word of an error reply, which `is_passing` tests. So
+    /// an error reply that passes this test becomes `NotSent`.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -43,7 +43,7 @@ pub(super) struct Decoder {
     read_timeout: Option<Duration>,
 }
 
-/// The scanned part of the current reply. The reply is complete if `values` exceeds `elements`.
+/// The scanned part of the current reply. A complete reply has one value more than `elements`: the reply itself.
 #[derive(Default)]
 struct Frame {
     length: usize,
@@ -229,7 +229,7 @@ fn no_reply(error: io::Error) -> CallError {
     }
 }
 
-/// Whether the socket needs a new time-out. A much shorter time-out would wake the thread often.
+/// Whether the socket needs a new time-out. A time-out much shorter than `left` would wake the thread often.
 pub(super) fn must_set(current: Option<Duration>, left: Duration) -> bool {
     current.is_none_or(|current| current > left + TIMEOUT_SLACK || current < left / 8)
 }

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(known_master.last(), Some(Arc::clone(&b)));
         assert_eq!(known_master.found(&b, 2), Some(2));
         assert_eq!(told.load(Ordering::Relaxed), 2);
-        // Only finding another master than the previous one is a takeover.
+        // If the found master is the previous master, this is no takeover.
         assert_eq!(taken_over.load(Ordering::Relaxed), 1);
         known_master.suspect(2);
         assert_eq!(known_master.found(&a, 3), Some(3));

@@ -47,12 +47,12 @@ pub(crate) use tls::TlsConfig;
 #[cfg(feature = "mysql")]
 pub(crate) use tunnel::Tunnel;
 
-/// `Connection::is_ready` treats a deferred reply as overdue this long after the deadline of its request.
+/// If a deferred reply is missing this long after the deadline of its request, `Connection::is_ready` returns false.
 pub(crate) const LATENESS: Duration = Duration::from_millis(20);
 
 pub(crate) use crate::stores::share;
 
-/// A later retry would likely time out. The user would then see the time-out in place of the last error reply.
+/// Returns when the last retry may begin. A later retry would likely time out, and hide the last error reply.
 pub(crate) fn last_try(deadline: Instant) -> Instant {
     deadline - deadline.saturating_duration_since(time::now()) / 4
 }

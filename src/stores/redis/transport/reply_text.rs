@@ -38,7 +38,7 @@ pub(super) fn without_script(text: &str) -> String {
     format!("{code}{}", message.strip_prefix('-').unwrap_or(message))
 }
 
-/// The code `TRYAGAIN` means nothing to users.
+/// Removes the script's position and the code `TRYAGAIN`, which mean nothing to users.
 pub(crate) fn plain(text: &str) -> String {
     let text = without_script(text);
     text.strip_prefix("TRYAGAIN ").unwrap_or(&text).to_owned()

@@ -133,7 +133,7 @@ fn connect_to_one_of(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
         "the name does not resolve to an address",
     );
     for (tried, address) in addresses.iter().enumerate() {
-        // An unreachable address must leave time for the remaining addresses.
+        // Each address gets a share of the time, because an earlier address may be unreachable.
         let left = deadline.saturating_duration_since(time::now());
         let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
         if share.is_zero() {
@@ -183,7 +183,7 @@ pub(super) fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the call can be repeated.
+/// Whether the I/O call that returned `error` can be repeated.
 pub(super) fn passes(error: &io::Error) -> bool {
     is_timeout(error) || error.kind() == io::ErrorKind::Interrupted
 }

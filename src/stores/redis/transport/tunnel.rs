@@ -1,7 +1,7 @@
 //! TLS for connections of the crate `mysql`.
 //!
-//! The TLS of that crate always trusts the public authorities, and always compares the certificate with the host.
-//! redlatch has settings for both. So the crate connects to a Unix socket, and a thread forwards the bytes over TLS.
+//! The TLS of that crate always trusts the public authorities and always checks the host, but redlatch has settings for
+//! these checks. So the crate connects to a Unix socket, and a thread forwards the bytes over TLS.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
@@ -77,7 +77,7 @@ impl Tunnel {
     }
 }
 
-/// The crate `mysql` does not see the SSL request, so this function adjusts the sequence numbers of login packets.
+/// The crate `mysql` does not count the SSL request. So this function adjusts the sequence numbers of login packets.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,

@@ -8,7 +8,7 @@ fn words(items: &[&str]) -> Option<Says> {
     Some(Says::answer(Value::Array(items)))
 }
 
-/// Refuses an inspection with `words`, and replies `rights` to the test of rights. Returns the rights that the error names.
+/// Replies `words` to an inspection, and `rights` to the query of missing rights. Returns the rights in the error.
 fn missing(words: &str, rights: Option<Says>) -> Vec<String> {
     let server = answering(vec![Some(Says::error(words)), rights]);
     let told = server.store().inspect(&id_of(&claim(0)), None, soon());
@@ -74,7 +74,7 @@ fn without_eval_the_refusal_names_the_right() {
     let of_command = "NOPERM User x has no permissions to run the 'hget' command";
     let of_key = "NOPERM No permissions to access a key";
     assert_eq!(missing(of_command, Some(Says::error("ERR no"))), ["+hget"]);
-    // The inspection and the test of rights use the same key, so the server refuses both.
+    // The inspection and the query of missing rights use the same key, so the server refuses both.
     assert_eq!(missing(of_key, Some(Says::error(of_key))), ["~lock"]);
     assert_eq!(
         missing("NOPERM no", Some(Says::error(of_command))),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Unlike in a semaphore without ids, the set of taken permits is Redisson's set, and has ids instead of owners.
+/// Taken permits are in the set that Redisson uses, by id. A semaphore without ids has another set, of owners.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

@@ -1,4 +1,4 @@
-//! Redisson's plain lock. All other layouts take their defaults from it.
+//! The layout of Redisson's plain lock. It contains the defaults of all other layouts.
 
 use super::*;
 

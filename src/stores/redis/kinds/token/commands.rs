@@ -33,7 +33,7 @@ pub(crate) enum Dialect {
 
 const COUNT: usize = 2;
 
-/// This many low bits of a request's number count requests. The bits above encode which commands the request contains.
+/// The size in bits of the counter in a request's number. The higher bits encode the commands of the request.
 const NUMBER_BITS: u32 = 32;
 
 impl Dialect {
@@ -107,8 +107,8 @@ impl Answers {
         asked(number).is_some()
     }
 
-    /// After the last reply, returns the reply that the replaced script would give. The `bool` is true if the echo
-    /// failed, or if replies to other requests arrived before.
+    /// After the last reply, returns the reply that the replaced script would give. The `bool` is true if the server
+    /// refused the echo, or if replies to other requests precede the replies to this request.
     pub(crate) fn add(
         &mut self,
         number: i64,

@@ -185,7 +185,7 @@ fn a_forbidden_key_is_left_out() {
     let (found, server) = with_error("NOPERM no permissions to access one of the keys", 1);
     assert_eq!(found.unwrap(), Vec::<String>::new());
     assert_eq!(count(&server, "HLEN a"), 1);
-    // A missing right to a command concerns all keys.
+    // A user without the right to a command can read no key, so the survey fails.
     let (found, _server) = with_error("NOPERM no permissions to run the 'hlen' command", 1);
     assert!(matches!(found, Err(Error::Permission { .. })), "{found:?}");
     let (found, _server) = with_error("NOPERM no permissions to run the 'hkeys' command", 1);

@@ -28,7 +28,7 @@ impl Cluster {
     ) -> Arc<Shard> {
         let name = name_of(host, port);
         let server_id = announced.server_id.as_ref();
-        // After `CLUSTER RESET HARD`, the node at this address has another id.
+        // After `CLUSTER RESET HARD`, the node at this address has another id, so it becomes a new shard.
         let is_same = |it: &&Arc<Shard>| {
             let known = it.address.announced.as_ref();
             server_id.is_none() || known.and_then(|it| it.server_id.as_ref()) == server_id

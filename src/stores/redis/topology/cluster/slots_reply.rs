@@ -69,7 +69,7 @@ pub(super) fn ask_one(
     Ok((told, is_sharded))
 }
 
-/// A node that does not know or hides its own host reports `?` or `""`.
+/// If a node does not know its own host, or hides it, the node reports `?` or `""`.
 pub(super) fn known_host(told: &str) -> &str {
     if told == "?" { "" } else { told }
 }

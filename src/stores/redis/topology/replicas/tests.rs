@@ -118,7 +118,7 @@ fn a_master_without_replicas_is_searched_again() {
     scene.is(1, master(1, 6));
     assert_eq!(scene.connect(), Ok(1));
     assert_eq!(scene.client.known_master.generation(), 1);
-    // If necessary, the known master is queried once more, after the other servers.
+    // The known master is queried once more only if no other server has replicas.
     assert_eq!(scene.asked(), [2, 1]);
     scene.is(1, replica());
     scene.is(0, master(0, 5));

@@ -14,7 +14,7 @@ pub(super) enum MasterState {
     Unclear,
 }
 
-/// Returns the report of the latest failover since `known` to another server. A report of one sentinel is enough.
+/// Returns the latest report that is later than `known` and names another server. A report of one sentinel is enough.
 pub(super) fn lone_report(known: &Report, reports: &[Report]) -> Option<Report> {
     let is_later = |it: &Report| it.epoch > known.epoch;
     let is_news = |it: &&Report| is_later(it) && it.node() != known.node();
@@ -32,7 +32,7 @@ pub(super) fn reason_to_ignore(
 ) -> Option<String> {
     let other = match failure {
         MasterState::Unclear => return Some("the last known master still reports".to_owned()),
-        // The report is accepted if `ranked`, the choice of a new client, contains the reported server.
+        // `lone` is accepted if its server is in `ranked`, the candidates of a client that knows no master.
         MasterState::NoMaster => {
             let ranked = ranked(reports, configured);
             let is_one = ranked.iter().any(|it| it.node() == lone.node());

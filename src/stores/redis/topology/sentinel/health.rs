@@ -55,7 +55,7 @@ impl Shared {
             let told = told.map(|(address, details)| watched_in(&address, &details));
             answers.push((node, told));
             if replicas.is_empty() {
-                // If the sentinel does not reply, `told` has the error already.
+                // An error is ignored here. If the sentinel does not reply, `told` has the error already.
                 let announced = sentinel.replicas(&self.name, &self.credentials, by);
                 replicas = announced.unwrap_or_default();
             }

@@ -9,9 +9,9 @@
 //! | report | accepted from |
 //! |---|---|
 //! | a later failover | two sentinels, or one if fewer than three are configured |
-//! | a later failover, reported by one of three or more | that one sentinel, under the conditions below |
+//! | a later failover, if three or more sentinels are configured | one sentinel, under the conditions below |
 //! | another master without a later failover | a majority of the configured sentinels |
-//! | no report | the accepted master stays in use while it reports the role master |
+//! | no report | none: the accepted master stays in use while it reports the role master |
 //!
 //! The report of a single sentinel is accepted in two cases. First case: the accepted master reports another role, and
 //! no two sentinels agree on a server other than the reported one. Second case: the accepted master is unreachable, and
@@ -314,7 +314,7 @@ impl Shared {
             },
         };
         if let CallError::Server(_) | CallError::Untrusted(_) = failure.fault {
-            // A retry does not cure an error such as a wrong password.
+            // The caller would retry `NotSent`, but a retry does not cure an error such as a wrong password.
             return Err(failure.fault.clone());
         }
         let told = format!(

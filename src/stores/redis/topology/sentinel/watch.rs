@@ -16,7 +16,7 @@ use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// The first and the longest mean pause before a `check` that returned false is repeated.
+/// A `check` that returned false is repeated after a pause. These are the means of the first and the longest pause.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// Other clients may acquire the same locks on the accepted master, so this client stops using the former master.
-    /// Returns whether this client has not connected to the accepted master yet.
+    /// Returns true until this client has connected to the accepted master.
     pub(super) fn leave_replaced(&self, began: u64) -> bool {
         let Some(replaced) = self.replaced() else {
             return false;
@@ -118,7 +118,7 @@ impl Shared {
             }
             state.writer = Some(writer);
         }
-        // Each check sends a PING, unless a PING is unanswered. A PING without a reply for `check_every` is a failure.
+        // A check sends a PING unless the last one is unanswered. A PING unanswered for `check_every` is a failure.
         let mut pinged_at: Option<Instant> = None;
         let mut check_at = time::now();
         let mut tries = Backoff::between(TRIES.0, TRIES.1);

@@ -1,4 +1,4 @@
-//! The identity of a server. Redlock queries it to detect a restart of the server or a replacement of its keys.
+//! The identity of a server. A change of the identity shows Redlock that the server restarted or replaced its keys.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +21,11 @@ pub(crate) struct Identity {
     pub(crate) has_followed: bool,
     /// Whether the server is a replica. A replica may discard its keys to copy those of its master.
     pub(crate) follows: bool,
-    /// The slots of a cluster node may move to other nodes.
+    /// Whether the server is a Cluster node, whose slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
-    /// The server had run for at least this long when the reply arrived. `None` means an unlimited time.
+    /// The server had run for at least this long when the reply arrived. `None`, only in tests, is an unlimited time.
     pub(crate) age: Option<Duration>,
-    /// Whether locks survive a crash of the server, because every write is synced to the append-only file.
+    /// Whether every write is synced to the append-only file, so that locks survive a crash of the server.
     pub(crate) remembers: bool,
     /// `asked`: when the query was sent. `told`: when the reply arrived.
     pub(crate) asked: BootInstant,

@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     pub(crate) is_asking: bool,
     /// Whether the connection must be closed, because a reply is missing, or belongs to no request.
     pub(crate) is_unusable: bool,
-    /// Whether the last reply was an error. A duplicate of an error would be treated as the reply to the next request.
+    /// Whether the last reply was an error. A duplicate of this error may follow, so the next user checks the socket.
     was_refused: bool,
     /// Unread replies to earlier requests. They arrive before the reply to the next request.
     deferred: VecDeque<DeferredReply>,
@@ -277,7 +277,7 @@ impl Connection {
         self.ahead.expiry(at, LATEST) / 1000
     }
 
-    /// Returns the latest server time, in ms, that has certainly passed at `end`.
+    /// Returns a time in ms that the server's clock has certainly passed at `end`.
     pub(crate) fn surely_before(&self, end: BootInstant) -> i64 {
         self.ahead.least_at(end) / 1000 - 1
     }
@@ -294,7 +294,7 @@ impl Connection {
 
 fn time_in(answer: &Value, not_after: i64) -> Option<i64> {
     let now = match answer {
-        // The time left until the expiry, in ms. `LARGEST_SMALL` means that the time left does not fit.
+        // `left` is the time in ms until `not_after`. `LARGEST_SMALL` means that this time does not fit.
         Value::Int(left) if (0..LARGEST_SMALL).contains(left) => not_after.checked_sub(*left),
         other => integer_at(other, 1),
     };

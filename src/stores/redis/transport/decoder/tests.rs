@@ -77,7 +77,7 @@ const REPLIES: [&[u8]; 9] = [
     b"*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n",
 ];
 
-/// The largest ratio of the size of a value to its encoded bytes.
+/// The largest ratio of a value's size in memory to the number of its encoded bytes.
 const LARGER: usize = 2 * size_of::<Value>();
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) enum NotReady {
     NotConnected,
     /// The value is the size of the pool.
     Busy(u32),
-    /// A Redlock would not count the server's grant. The value is the reason.
+    /// The server has no vote in the Redlock. The value is the reason.
     Unfit(String),
 }
 

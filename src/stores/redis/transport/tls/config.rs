@@ -24,14 +24,14 @@ pub(crate) struct TlsConfig {
     pub(crate) identity: Option<(Pem, Pem)>,
     pub(crate) server_name: Option<String>,
     pub(crate) pins: Vec<String>,
-    /// Returns the authorities and the identity. If a returned text is empty, the field above is used.
+    /// Returns the authorities and the identity. If one of these texts is empty, the field of this name is used.
     pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }
 
 type Given = (Vec<u8>, Vec<u8>);
 
-/// The file may change.
+/// PEM as text, or in a file that may change.
 #[derive(Clone)]
 pub(crate) enum Pem {
     Text(Vec<u8>),
@@ -230,11 +230,11 @@ impl TlsConfig {
 pub(super) struct Shared {
     pub(super) source: TlsConfig,
     hosts: Hosts,
-    /// `None` until a result of the provider is used.
+    /// `None` until the provider has returned usable certificates.
     current: Mutex<Option<Current>>,
 }
 
-/// The last certificates that could be used.
+/// The newest usable certificates.
 struct Current {
     source: TlsConfig,
     stamps: Vec<Stamp>,

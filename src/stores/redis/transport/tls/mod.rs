@@ -27,7 +27,7 @@ use verifier::days_left;
 
 const BLOCK: usize = 4096;
 
-/// A check of an idle connection reads at most this many blocks.
+/// `is_stale` reads at most this many blocks of [`BLOCK`] bytes from an idle connection.
 const MOST_UNASKED: u32 = 16;
 
 pub(super) struct Session {
@@ -178,8 +178,8 @@ impl Session {
         true
     }
 
-    /// Called after a failure. In TLS 1.3, the server can refuse the client's certificate only after the client has
-    /// completed its handshake.
+    /// Called after a failure. In TLS 1.3, the server refuses a client certificate only after the client has completed
+    /// its handshake, so the refusal may still be unread.
     pub(super) fn refusal(&mut self, socket: &Socket) -> Option<CallError> {
         let mut block = [0; BLOCK];
         if self.refusal.is_none()
@@ -194,7 +194,7 @@ impl Session {
         Some(self.fault_of(refusal, None))
     }
 
-    /// Certificates from files and providers may change, so a retry may succeed after a refusal.
+    /// Certificates from files and providers may change. So a refusal may be `NotSent`, which allows a retry.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
         let mut words = refusal.words;
         if let Some(trouble) = self.shared.trouble() {
@@ -219,7 +219,7 @@ impl Session {
         ending
     }
 
-    /// The results must be written in the order of the calls.
+    /// The results must be written to the socket in the order of the calls.
     pub(super) fn seal(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.connection.lock();
         connection.writer().write_all(plain)?;

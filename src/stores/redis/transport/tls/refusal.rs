@@ -10,7 +10,7 @@ pub(super) const NO_TLS: &str = "it does not speak TLS; use its TLS port, give i
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) words: String,
-    /// Whether a retry may succeed if the certificates may change.
+    /// Whether a retry with other certificates may succeed.
     pub(super) may_pass: bool,
 }
 

@@ -136,7 +136,7 @@ pub(super) fn days_left(certificate: &CertificateDer<'_>) -> Option<u64> {
     let now = Duration::from_secs(UnixTime::now().as_secs());
     let then = UnixTime::since_unix_epoch(now + DAY * SOON);
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-    // `roots` is empty, so the check always fails. A certificate that expires before `then` fails first, with
+    // `roots` is empty, so the check always fails. If the certificate expires before `then`, the error is
     // `ExpiredContext`.
     let roots = RootCertStore::empty();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms.all) {

@@ -21,7 +21,7 @@ fn brief(answer: &Value) -> String {
 
 const NONE: Result<Value, String> = Ok(Value::Nil);
 
-/// Returns the converted replies to a request of the token `a`. A hand-off goes to the token `b`.
+/// Converts the replies to a request of the token `a`, and returns them as text. A hand-off goes to the token `b`.
 fn told(step: Instead, answers: &[Result<Value, String>]) -> String {
     let number = numbered(7, Dialect::DelEx, step);
     let mut all = Answers::default();
