@@ -2,7 +2,7 @@
 //! one attempt to acquire the lock.
 //!
 //! The waiters of a channel get permits in the order in which they joined. A waiter has at most one permit. If a waiter
-//! leaves with an unused permit, the first waiter without a permit gets it. So no wake-up is lost.
+//! leaves with an unused permit, the first waiter without a permit gets it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};

@@ -303,10 +303,10 @@ impl Lock {
     /// Call this method once for each acquisition. If the hold has a level that [`Lock::lock`] acquired, the call
     /// releases this level. Otherwise it releases the level of a guard, and this guard then has nothing to unlock.
     ///
-    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). After [`Error::Unsupported`],
-    /// [`Error::InvalidConfig`] or [`Error::Forked`], nothing has changed. After any other error, the thread no longer
-    /// has the level: do not repeat the unlock. If it was the last level, the client stops the renewals, and releases
-    /// the hold in the background.
+    /// The call ends within one [`command_timeout`](crate::Builder::command_timeout). If the client refuses the call before
+    /// it sends a request ([`Error::Unsupported`], [`Error::InvalidConfig`], [`Error::Forked`]), nothing has changed.
+    /// After any other error, the thread no longer has the level: do not repeat the unlock. If it was the last level, the
+    /// client stops the renewals, and releases the hold in the background.
     ///
     /// If an unlock gets no reply, the client may send it once more. The second request succeeds even if the hold no
     /// longer exists. So `Ok` is also possible if the hold was lost, unnoticed, just before the unlock.

@@ -369,11 +369,14 @@ fn launch(options: &Options, dir: &Path, port: u16) -> Result<Child, String> {
     ))
 }
 
-/// Whether the process `pid` replies on `port`; a reply that requires a password counts.
+/// Whether the process `pid` replies on `port` and has loaded its data; a reply that requires a password counts.
 fn answers(port: u16, pid: u32) -> bool {
-    let info = connect(port).and_then(|mut connection| send(&mut connection, &["INFO", "server"]));
+    let info = connect(port).and_then(|mut connection| send(&mut connection, &["INFO"]));
     match info.and_then(|value| Ok(redis::from_redis_value::<String>(value)?)) {
-        Ok(info) => info.lines().any(|line| line == format!("process_id:{pid}")),
+        Ok(info) => {
+            let has = |line: &str| info.lines().any(|it| it == line);
+            has(&format!("process_id:{pid}")) && has("loading:0")
+        }
         Err(error) => error.code() == Some("NOAUTH"),
     }
 }
