@@ -195,9 +195,9 @@ macro_rules! counter_methods {
             ///
             /// # Errors
             ///
-            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if `permits` or the new number
-            /// of free permits is outside -2147483647 ..= 2147483647. The other errors are returned within one
-            /// [`command_timeout`](crate::Builder::command_timeout):
+            /// [`Error::InvalidPermits`](crate::Error::InvalidPermits) for 0 permits, or if `permits` is outside
+            /// -2147483647 ..= 2147483647 or would take the number of free permits out of this range. The other errors
+            /// are returned within one [`command_timeout`](crate::Builder::command_timeout):
             ///
             /// - [`Error::Unknown`](crate::Error::Unknown): no reply came. The request was executed once or not at all.
             ///   Another call may add the permits a second time;

@@ -44,7 +44,7 @@ pub(crate) trait Store: Send + Sync {
     /// prepares the connection that will renew the hold.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
 
-    /// Reduces the hold to `left`, regardless of the hold count in the store.
+    /// Releases the hold except for the part `left`, whatever hold count the store has.
     fn release(
         &self,
         claim: &Claim,

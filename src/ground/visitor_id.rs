@@ -59,7 +59,7 @@ impl VisitorId {
         VisitorId::of_field(ids.collect::<String>())
     }
 
-    /// Returns each permit id in this id. An id with `*` or `:` contains no permit ids, and is returned whole.
+    /// Splits an id that consists of permit ids. An id with `*` or `:` contains no permit ids, and is returned whole.
     pub(crate) fn owners(&self) -> impl Iterator<Item = VisitorId> {
         let length = match self.field.contains(['*', ':']) {
             true => self.field.len(),

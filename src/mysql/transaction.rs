@@ -23,9 +23,9 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// an error. After a [`DatabaseError::Deadlock`] or [`DatabaseError::WaitTimeout`] the server may have rolled the transaction
 /// back, so every later statement and the commit fail with the same error.
 ///
-/// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. User variables
-/// and named locks (`GET_LOCK`) end with the transaction if the text of a statement contains them. They may remain in
-/// the session if only a stored function or a trigger sets them.
+/// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. If the
+/// text of a statement contains `@` or `GET_LOCK`, the session ends after the transaction, and with it user variables and named
+/// locks. If only a stored function or a trigger sets them, they may remain in the session.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout

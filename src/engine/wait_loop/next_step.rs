@@ -89,7 +89,7 @@ pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 enum Then {
     Attempt,
-    /// Sleep for `length`; if `listens`, subscribe first.
+    /// Sleep for `length`. If `listens` and the waiter has no subscription, subscribe instead; `Listened` follows.
     Pause {
         length: Duration,
         listens: bool,

@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// A moved clock makes all clients renew all holds.
+    /// `advance` makes all clients renew all holds, even if the clock does not move.
     pub(crate) fn renew_all(&self) {
         self.timeline.advance(Duration::ZERO);
     }

@@ -46,7 +46,7 @@ pub(super) struct Layout {
     pub(super) inspect: Script,
     pub(super) count: Option<Script>,
     pub(super) waiters: Option<Script>,
-    /// Further keys of the lock. Only scripts that are not in this layout use these keys.
+    /// Further keys of the lock, which only scripts outside this layout use. `Key::Name` is ignored here.
     beside: &'static [Key],
 }
 
