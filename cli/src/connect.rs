@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redlatch::{Builder, Client, Redlock};
 
-use crate::doctor::live::WakeUpCounter;
+use crate::doctor::probes::WakeUpCounter;
 use crate::errors::Failure;
 pub(crate) use backend::Backend;
 use backend::Clients;

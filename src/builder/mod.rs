@@ -214,7 +214,7 @@ impl Builder {
     }
 
     /// Sets a prefix like [`key_prefix`](Builder::key_prefix), but a name that begins with the prefix gets no second
-    /// one. The `PrefixNameMapper` of Redisson 4.8 does the same.
+    /// one. The `PrefixNameMapper` of Redisson 4.8 should do the same (not tested).
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {

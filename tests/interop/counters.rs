@@ -4,8 +4,8 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::both_sides::{BothSides, LONG, RunLock, SLACK, timed};
 use crate::exclusion::WAKE_UP;
+use crate::fixture::{BothSides, LONG, RunLock, SLACK, timed};
 use crate::jvm::version;
 use crate::support::ms;
 

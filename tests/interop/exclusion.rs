@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Lock};
 
-use crate::both_sides::{
-    BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, elsewhere, report, timed,
-};
 use crate::driver::Exception;
+use crate::fixture::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, elsewhere, report, timed};
 use crate::jvm::{JavaLock, Jvm, Redisson, settle, version};
 use crate::support::child::{arg, listen, say};
 use crate::support::{Child, Monitor, RedisServer, eventually, ms};

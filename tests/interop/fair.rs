@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redlatch::Client;
 
-use crate::both_sides::{BothSides, LONG, RunLock, SLACK, elsewhere, report, timed};
+use crate::fixture::{BothSides, LONG, RunLock, SLACK, elsewhere, report, timed};
 use crate::jvm::{JavaLock, Jvm, Redisson};
 use crate::support::{eventually, ms};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlatch::{Client, Error};
 
-use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report, timed};
+use crate::fixture::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report, timed};
 use crate::jvm::{Jvm, Redisson};
 use crate::support::{End, Fault, Proxy, eventually, ms};
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Error, Lock, LossCause};
 
-use crate::both_sides::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report, timed};
 use crate::exclusion::{WAKE_UP, is_one_lock, is_refused_for_three_leases};
+use crate::fixture::{BothSides, LEASE, LONG, PATIENCE, RunLock, SLACK, report, timed};
 use crate::jvm::{JavaLock, is_illegal_monitor_state, version};
 use crate::support::ms;
 

@@ -4,12 +4,12 @@
 //!
 //! Every test that needs another language is ignored, so that `cargo test` builds and lists it but needs none.
 
-mod both_sides;
 mod child_roles;
 mod counters;
 mod driver;
 mod exclusion;
 mod fair;
+mod fixture;
 mod interop_faults;
 mod jvm;
 mod kinds;

@@ -3,7 +3,7 @@
 
 use redlatch::current_thread_id;
 
-use crate::both_sides::{BothSides, elsewhere};
+use crate::fixture::{BothSides, elsewhere};
 use crate::jvm::is_illegal_monitor_state;
 use crate::support::ms;
 

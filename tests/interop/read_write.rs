@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Lock, ReadWriteLock};
 
-use crate::both_sides::{BothSides, LEASE, LONG, RunLock, SLACK, elsewhere, report, timed};
 use crate::exclusion::WAKE_UP;
+use crate::fixture::{BothSides, LEASE, LONG, RunLock, SLACK, elsewhere, report, timed};
 use crate::jvm::{JavaLock, JavaThread, Jvm, Redisson, version};
 use crate::support::{eventually, ms};
 

@@ -3,7 +3,7 @@
 
 use redlatch::{LockInfo, LockKind};
 
-use crate::both_sides::BothSides;
+use crate::fixture::BothSides;
 use crate::jvm::is_illegal_monitor_state;
 
 /// The only listed lock.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Builder, Client, Error, Lock, Redlock};
 
-use crate::both_sides::{LONG, PATIENCE, RunLock, SLACK, timed};
 use crate::driver::Answer;
+use crate::fixture::{LONG, PATIENCE, RunLock, SLACK, timed};
 use crate::other_languages::{Foreign, ForeignLock, Peer};
 use crate::support::child::{arg, listen, say};
 use crate::support::{Child, RedisServer, ms};

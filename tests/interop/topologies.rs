@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use redlatch::{Client, Lock};
 
-use crate::both_sides::{LONG, RunLock, SLACK, report, timed};
 use crate::driver::unique;
 use crate::exclusion::bounded;
+use crate::fixture::{LONG, RunLock, SLACK, report, timed};
 use crate::jvm::{CLUSTER, JavaLock, Jvm, Redisson, version};
 use crate::support::topology_fixtures::sentinels::NAME;
 use crate::support::topology_fixtures::{AGREEMENT, Cluster, Node, Sentinels};

@@ -1,7 +1,7 @@
 //! `redlatch doctor`: prints the findings of `Client::examine` and of probes, and which promises the servers keep.
 
 mod kinds;
-pub(crate) mod live;
+pub(crate) mod probes;
 mod promises;
 mod services;
 
@@ -174,8 +174,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     match backend.examine() {
         Ok(found) => {
             findings.extend(found.into_iter().map(|found| Finding::of(found, &backend)));
-            let live = live::probe(&args.connection, &backend, &findings, args.read_only);
-            findings.extend(live);
+            let probed = probes::probe(&args.connection, &backend, &findings, args.read_only);
+            findings.extend(probed);
             if let [(node, client)] = &backend.clients()[..] {
                 findings.extend(kinds::try_kinds(node, client, &args.kinds));
             }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::connect::Backend;
 use crate::doctor::Finding;
-use crate::doctor::live::ALL_NODES;
+use crate::doctor::probes::ALL_NODES;
 use crate::output::span;
 
 #[derive(Serialize)]

@@ -133,7 +133,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Called when a level of a lost hold is unlocked. If `hold` is still current, `lapsed` excludes its levels.
+    /// Called when a level of a lost hold is unlocked. Until `push` replaces `hold`, `lapsed` does not count its levels.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {

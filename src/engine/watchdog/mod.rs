@@ -1,4 +1,4 @@
-//! The watchdog of one client, which renews its holds and reports their loss. `threads.rs` has the loops.
+//! The watchdog of one client, which renews its holds and reports their loss. `renew.rs` has the loops.
 //!
 //! | thread | does | waits for |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! None of these threads waits for another one. So a loss is reported at once. A renewal is delayed only by other
 //! renewals, and by the user's observer if the observer is slow.
 
-mod threads;
+mod renew;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +24,8 @@ use crate::engine::hold::{HandOffOffer, Hold};
 use crate::engine::loss_notice::{LossHook, OnLost};
 use crate::engine::timer::Timer;
 use crate::engine::wait_queue::WaitQueues;
-use crate::engine::watchdog::threads::Job;
-pub(crate) use crate::engine::watchdog::threads::{join, poll_until};
+use crate::engine::watchdog::renew::Job;
+pub(crate) use crate::engine::watchdog::renew::{join, poll_until};
 #[cfg(feature = "in-memory")]
 use crate::ground::clock::ClockListener;
 use crate::ground::error::{Error, Result};

@@ -3,18 +3,18 @@
 #[cfg(feature = "mysql")]
 pub(crate) mod database;
 mod errors_macro;
-mod lock_error;
 mod methods;
 mod reason;
 mod run_error;
 mod source;
+mod variants;
 
 use std::sync::Arc;
 
-pub use lock_error::Error;
 pub use reason::IoSource;
 pub(crate) use reason::Reason;
 pub use run_error::RunError;
+pub use variants::Error;
 
 /// The result of a lock operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

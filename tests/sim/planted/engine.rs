@@ -121,7 +121,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "a hold of a closed client is not told",
-        file: "engine/watchdog/threads.rs",
+        file: "engine/watchdog/renew.rs",
         find: "if !self.timer.schedule(look.due, job) {",
         replace: "if !self.timer.schedule(look.due, job) && !PLANTED {",
     },

@@ -169,8 +169,8 @@ impl CallError {
         }
     }
 
-    /// Puts the node's name before the text. This hides the first word of an error reply, which `is_passing` tests. So
-    /// an error reply that passes this test becomes `NotSent`.
+    /// Puts the node's name before the text. `is_passing` tests the first word of an error reply, which is then the node's
+    /// name. So an error reply for which it was true becomes `NotSent`, for which it is always true.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -50,7 +50,7 @@ fn missing_rights_are_found_and_named() {
         let effect = spared(Box::new(listens));
         assert!(effect.contains("+subscribe: no message"), "{effect}");
     }
-    // The server has cached the script that tests rights. The user has no right to send other scripts with EVAL.
+    // EVALSHA runs the script that tests rights, because the server has cached it. The user has no right to EVAL.
     assert_eq!(named(Box::new(refusing("EVAL", again))), "+eval");
     let found = bad(refusing("EVALSHA", eval));
     let [(code, message)] = &*found else {
