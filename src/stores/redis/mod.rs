@@ -55,13 +55,11 @@ use kinds::{Layout, PLACES};
 pub(crate) use open::Settings;
 use renewals::Renewals;
 use topology::Topology;
-#[cfg(feature = "tls")]
-pub(crate) use transport::Pem;
-#[cfg(any(feature = "tls", feature = "mysql"))]
-pub(crate) use transport::TlsConfig;
 #[cfg(feature = "mysql")]
 pub(crate) use transport::{CallError as Fault, Peer, Tunnel};
 pub(crate) use transport::{Credentials, Identity, Mapper, Provider};
+#[cfg(feature = "tls")]
+pub(crate) use transport::{Pem, TlsConfig};
 pub(crate) use wait_replicas::Replication;
 
 pub(crate) struct Redis {
