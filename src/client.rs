@@ -54,8 +54,8 @@ pub(crate) enum Backend {
 impl Client {
     /// Returns the lock of this name, without I/O.
     ///
-    /// All clients of this library and of Redisson with the same name (prefix included), server and database share the
-    /// lock. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. Braces must enclose a
+    /// All clients of this library and of Redisson share the lock if they use the same server, database and prefixed
+    /// name. A name is 1 ..= 512 bytes of UTF-8 without control characters, key prefix included. Braces must enclose a
     /// hash tag, as in `{shop}:orders`. In a database a name has at most 255 bytes. With an invalid name, operations
     /// return [`Error::InvalidName`].
     ///

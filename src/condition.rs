@@ -100,7 +100,7 @@ impl Condition {
     /// - [`Error::NotHeld`]: the current thread does not hold the lock;
     /// - [`Error::Lost`]: the lock was lost before the wait could release it. Unlock each level nevertheless;
     /// - [`Error::Closed`], [`Error::Forked`]: the client was shut down, or was created before this process was forked;
-    /// - any error of [`Lock::lock`], even an error of the first list: the lock was released, but not acquired again.
+    /// - any error of [`Lock::lock`], even one listed above, if the wait released the lock and could not reacquire it.
     pub fn wait(&self) -> Result<()> {
         self.wait_until(WaitLimit::forever(None)).map(drop)
     }

@@ -68,7 +68,7 @@ impl Guard {
     ///
     /// `script` is Lua code as for `EVAL`, without a first line `#!lua`. The script receives `keys` and `args` as `KEYS` and
     /// `ARGV`. Its return value is the reply. The server caches the script by its hash. **Never build the script from
-    /// untrusted input**: a text such as `end)()` closes the function around the script. The code after this text then runs
+    /// untrusted input**: a text such as `end)()` closes the function around the script. The code after this text runs
     /// before the check. In all else the method behaves like [`Guard::write`].
     ///
     /// # Errors

@@ -63,8 +63,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if there are no locks, or if two locks have one name on one server and database. If two
-    /// clients reach this server under two addresses, only an acquisition returns this error.
+    /// [`Error::InvalidConfig`] if there are no locks, or if two locks have one name on one server and database. If the
+    /// clients of the two locks use different addresses of the server, acquisitions return this error instead.
     pub fn of<'a>(locks: impl IntoIterator<Item = &'a Lock>) -> Result<Lock> {
         let entrances: Vec<_> = locks.into_iter().map(Lock::raw_lock).collect();
         let invalid = |reason: String| Err(Error::config("the locks of a MultiLock", reason));

@@ -60,7 +60,7 @@ impl PermitSemaphore {
     /// the watchdog renews the permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> PermitSemaphore {
-        // Only permits without a handle may be endless. `Duration::MAX` makes the acquisition return `InvalidLease`.
+        // A handle must not have an endless lease. With `Duration::MAX`, its acquisition returns `InvalidLease`.
         let is_endless = lease >= ENDLESS;
         let lease = if is_endless { Duration::MAX } else { lease };
         let lock = self.lock.with_lease_time(lease);
@@ -70,7 +70,7 @@ impl PermitSemaphore {
     /// Sets the sum of free and acquired permits, 0 ..= 2147483647. Creates the semaphore if none exists. Redisson has
     /// this method as `setPermits`.
     ///
-    /// If more permits are acquired now, the number of free permits is negative until enough permits are released.
+    /// If more than `permits` are acquired now, the number of free permits is negative until enough are released.
     ///
     /// # Errors
     ///

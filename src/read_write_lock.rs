@@ -15,8 +15,8 @@ use crate::lock::Lock;
 ///   readers and the parts of a [`MultiLock`](crate::MultiLock) do not queue. A waiter whose process died delays later
 ///   waiters by 3 seconds.
 ///
-/// Use [`ReadWriteLock::prefer_readers`] if a reader waits until another thread acquires the read side. Otherwise a
-/// deadlock is possible: the other thread queues behind a waiting writer, and the writer waits for the reader.
+/// If a thread that holds the read side waits for another reader, use [`ReadWriteLock::prefer_readers`]. Otherwise a
+/// deadlock is possible: the other reader queues behind a waiting writer, and the writer waits for the first reader.
 ///
 /// Redisson's read-write lock of the same name and prefix is the same lock. A renewal by Redisson sets the TTL of the key to
 /// Redisson's `lockWatchdogTimeout`. So [`watchdog_timeout`](crate::Builder::watchdog_timeout) must not be longer than
@@ -92,7 +92,7 @@ impl ReadWriteLock {
     /// Returns the same lock, but its readers do not queue behind waiting writers. Redisson's readers do not queue either. A
     /// writer waits until no thread reads.
     ///
-    /// Use this variant for all readers and writers if a reader waits until another thread acquires the read side.
+    /// If a thread that holds the read side waits for another reader, use this variant for all readers and writers.
     ///
     /// # Examples
     ///

@@ -57,8 +57,7 @@ impl Semaphore {
     /// Returns another `Semaphore` of this name. Permits acquired through this value have the fixed lease `lease`.
     ///
     /// Permits with a fixed lease are not renewed. They end after `lease` even without a release. If `lease` is not
-    /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`]. Without this method the watchdog renews the
-    /// permits.
+    /// 10 ms ..= 365 days, acquisitions return [`Error::InvalidLease`]. By default, the watchdog renews permits.
     #[must_use = "this returns the configured semaphore; the original is unchanged"]
     pub fn with_lease_time(&self, lease: Duration) -> Semaphore {
         let lock = self.lock.with_lease_time(lease);

@@ -44,7 +44,7 @@ pub(crate) trait Store: Send + Sync {
     /// prepares the connection that will renew the hold.
     fn acquire(&self, claim: &Claim, deadline: Instant) -> Result<Outcome<Granted, Refusal>>;
 
-    /// Releases the hold except for the part `left`, whatever hold count the store has.
+    /// Reduces the hold to `left`, whatever hold count the store has.
     fn release(
         &self,
         claim: &Claim,
@@ -230,7 +230,7 @@ pub(crate) enum Outcome<D, R = Infallible> {
     Gone(LossCause),
     /// The request was sent, but its outcome is not known.
     Unknown {
-        /// After a [`Left::Successor`], the successor may have the lock, or may acquire it until `in_doubt.not_after`.
+        /// In a hand-off, the successor may have the lock, or may acquire it until `in_doubt.not_after`.
         in_doubt: InDoubt,
         error: Error,
     },

@@ -49,7 +49,7 @@ impl Locks {
         self
     }
 
-    /// Includes semaphores and latches: the iterator returns every string that is an integer. Defaults to off.
+    /// Includes semaphores and latches, and every other key whose value is an integer. Defaults to off.
     pub fn with_counters(mut self) -> Locks {
         self.scope.has_counters = true;
         self

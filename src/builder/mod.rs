@@ -159,7 +159,7 @@ setters! {
     /// Sets the hook that is called when a hold of this client is lost.
     ///
     /// The hook runs on a separate thread that holds no internal lock of this library. A panic in the hook is caught. A slow
-    /// call of the hook delays only its next call. The hook is not called after
+    /// call of the hook delays only later calls. The hook is not called after
     /// [`Client::shutdown`](crate::Client::shutdown). Defaults to none.
     on_lost(hook: impl Fn(&Loss) + Send + Sync + 'static) => on_lost = Some(Arc::new(hook));
 
@@ -204,7 +204,7 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix that the client adds to the names of locks, semaphores and latches, even if a name has the prefix.
+    /// Sets a prefix that the client adds to each name of a lock, semaphore or latch, even if the name begins with it.
     ///
     /// Defaults to none.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Builder {
@@ -213,8 +213,8 @@ impl Builder {
         self
     }
 
-    /// Sets a prefix like [`key_prefix`](Builder::key_prefix), but a name that begins with the prefix gets no second
-    /// one. The `PrefixNameMapper` of Redisson 4.8 should do the same (not tested).
+    /// Sets a prefix like [`key_prefix`](Builder::key_prefix), but leaves a name that begins with the prefix
+    /// unchanged. The `PrefixNameMapper` of Redisson 4.8 should do the same (not tested).
     ///
     /// Defaults to none.
     pub fn key_prefix_once(mut self, prefix: impl Into<String>) -> Builder {
@@ -228,8 +228,8 @@ impl Builder {
     ///
     /// The function applies to the addresses that sentinels and cluster nodes announce, and not to URLs. With TLS, the
     /// certificate must be valid for the returned host. If a different server than the announced one answers at the
-    /// returned address, calls return [`Error::Unreachable`]. They return the same error if the function blocks before
-    /// it has mapped the address once. If the function panics or returns an empty host or port 0, calls return
+    /// returned address, calls return [`Error::Unreachable`]. If the function blocks and has not mapped the address
+    /// before, calls return the same error. If the function panics or returns an empty host or port 0, calls return
     /// [`Error::InvalidConfig`]. The function runs on a separate thread. Only [`sentinel`](Builder::sentinel) and
     /// [`cluster`](Builder::cluster) accept this setting. Defaults to none.
     pub fn map_address(

@@ -34,7 +34,7 @@ struct State {
     /// The threads that the shutdown joins. Some may have ended already.
     threads: Vec<JoinHandle<()>>,
     last_id: u64,
-    /// Set by the shutdown. Until this instant the threads attempt the releases with `is_owed`.
+    /// Set by the shutdown. Until this instant the threads attempt the releases whose `is_owed` is true.
     closes: Option<Instant>,
 }
 
@@ -117,7 +117,7 @@ impl Resolver {
         u64::try_from(open).unwrap_or(u64::MAX)
     }
 
-    /// Makes the threads attempt the releases with `is_owed` for one `command_timeout`, and then end. Returns the threads.
+    /// Lets the threads attempt the `is_owed` releases for one `command_timeout`. Then they end. Returns the threads.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.state.lock();
         let now = time::now();

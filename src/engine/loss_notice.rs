@@ -95,7 +95,7 @@ impl LossNotice {
         }
     }
 
-    /// If the channel is empty, `unheard` is sent first, because an empty closed channel means a release.
+    /// If the channel is empty, sends `unheard` before closing it, because an empty closed channel means a release.
     pub(crate) fn close(&self, number: u64, unheard: Loss) {
         if let Some(channel) = self.state.lock().channels.remove(&number) {
             // `try_send` fails only if the channel already contains a loss, or has no receivers.

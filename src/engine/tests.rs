@@ -115,7 +115,7 @@ fn a_lock_without_a_queue_is_left_to_other_processes_too() {
     let lock = lock(Kind::Reentrant);
     wait_queues.freed(&lock, None, None);
     assert!(!wait_queues.is_busy(&lock));
-    // Other processes get a few milliseconds of head start, which may end before the check. So the test tries again.
+    // The client yields the lock for only a few milliseconds, which may end before the check. So the test tries again.
     let is_left = || {
         wait_queues.freed(&lock, Some((SECOND, 1)), None);
         wait_queues.is_busy(&lock)
@@ -206,7 +206,7 @@ fn a_free_lock_wakes_the_head_of_the_queue() {
 
 #[test]
 fn a_yielding_waiter_attempts_once_others_have_the_lock() {
-    // Other processes get a few milliseconds of head start, which may end before the check. So the test tries again.
+    // The client yields the lock for only a few milliseconds, which may end before the check. So the test tries again.
     let is_left_after = |told: fn(&Queues, &QueueNode<u32, u32>)| {
         (0..1_000).any(|_| {
             let (queues, notifier, lock) = queues();

@@ -36,8 +36,8 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Default + Send + 'static,
 {
-    /// Starts `call` unless a call for `key` is running. Returns the number of the running call, and the time until
-    /// which a caller that has the value of an earlier call should wait.
+    /// Starts `call` unless a call for `key` is running. Returns the number of the running call, and a time. A caller
+    /// that has the value of an earlier call should wait until this time at most.
     pub(crate) fn start(
         self: &Arc<Self>,
         key: &K,

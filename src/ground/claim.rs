@@ -198,7 +198,7 @@ impl Rules {
 /// The largest value of a counter, because Redisson reads a counter as an `int`.
 pub(crate) const LARGEST_COUNT: u32 = i32::MAX.unsigned_abs();
 
-/// The most permit ids of one acquisition. The limit exists because a script passes all ids to one Redis command.
+/// The most permit ids of one acquisition. The scripts pass all ids to Lua's `unpack`, which fails for too many values.
 const MOST_IDS: u32 = 1_000;
 
 /// The length of a permit id in hexadecimal digits.
@@ -224,7 +224,7 @@ pub(crate) struct Claim {
     /// The hold count in this process; 0 before the acquisition.
     pub(crate) count: u32,
     /// The lease that the request sets for the hold. The client counts the lease from the sending of the request. In a
-    /// release of the last level, `lease` limits how long the hold could stay in the store without this release.
+    /// release of the last level, `lease` is the longest time that the hold can stay in the store if the release fails.
     pub(crate) lease: Duration,
     pub(crate) is_renewed: bool,
     /// The thread's hold of the other side of the read-write lock, if any.

@@ -160,7 +160,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Calls `add` with each script argument. A command becomes the number of its words, then its name and arguments.
+    /// Calls `add` with each script argument: for a command, the number of its words, its name and its arguments.
     pub(crate) fn each(self, mut add: impl FnMut(&[u8])) {
         match self {
             Work::Commands(batch) => {

@@ -28,7 +28,7 @@ pub enum LossCause {
     Forked,
     /// The client was shut down, so the hold is no longer renewed. The hold ends with its lease or an unlock.
     Closed,
-    /// Not a loss: the [`Losses`](crate::Losses) of this channel was dropped, so the channel can no longer report a loss.
+    /// Not a loss. The [`Losses`](crate::Losses) that created the channel was dropped, so the channel reports no loss.
     Unheard,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Parker {
 struct Parked {
     /// Either [`Wake::Permit`] or [`Wake::Look`].
     permit: Option<Wake>,
-    /// One bit for each source that has sent a message since messages last gave a permit.
+    /// One bit for each source with an unused message. When messages give a permit, all messages are used.
     notified_by: u64,
     /// One message from a source outside of all groups gives a permit.
     groups: SmallVec<[SourceGroup; 1]>,
@@ -189,8 +189,8 @@ impl Notifier {
         parker: &Arc<Parker>,
     ) -> Registration {
         let mut inner = self.inner.lock();
-        // If a thread waits for locks of several clients, another client may have made its parker. The parker must wake when
-        // any of these clients is closed.
+        // A thread that waits for locks of several clients has one parker, which another client may have made. The
+        // parker must wake when any of these clients is closed.
         let is_known = |parked: &Weak<Parker>| parked.as_ptr() == Arc::as_ptr(parker);
         if source > 0 && !inner.parked.iter().any(is_known) {
             inner.note_parker(parker);

@@ -11,7 +11,7 @@ use crate::ground::random;
 /// ids, the id has 32 hexadecimal digits for each permit.
 ///
 /// An id belongs to one hold only. So a late request can affect only the hold for which it was sent. Redisson stores
-/// `uuid:thread id` in the same place, and compares ids as text.
+/// `uuid:thread id` in the same place. Redisson only compares ids as text, so ids of both formats can coexist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VisitorId {
     field: Arc<str>,

@@ -63,7 +63,7 @@ pub struct Guard {
     _not_send: UseOwnedForOtherThreads,
 }
 
-/// Makes a guard not `Send`, because its thread owns the hold. Compilers name this type in the error.
+/// Makes a guard not `Send`, because its thread owns the hold. If a guard is sent, the compiler names this type.
 #[derive(Debug, Default)]
 struct UseOwnedForOtherThreads(PhantomData<*const ()>);
 

@@ -18,9 +18,9 @@ use crate::losses::Losses;
 /// Any thread may check the guard, call [`OwnedGuard::write`], pass the guard on and unlock it. The guard suits thread
 /// pools, rayon and tokio's `spawn_blocking`. `docs/worlds.md` of the repository has a table of these uses, and an example.
 ///
-/// * **The guard is the owner.** For the server, Redisson and [`Lock::is_held_by_thread`], the guard is a thread with the
-///   number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`] returns
-///   [`Error::NotHeld`](crate::Error::NotHeld).
+/// * **The guard is the owner.** The server, Redisson and [`Lock::is_held_by_thread`] treat the guard as a thread with
+///   the number [`OwnedGuard::owner`]. The thread that created the guard does not hold the lock: its [`Lock::unlock`]
+///   returns [`Error::NotHeld`](crate::Error::NotHeld).
 /// * **The guard is not reentrant.** If the thread that has the guard calls [`Lock::owned`] or [`Lock::lock`] for the same
 ///   lock, the thread waits for itself. Share the guard instead (`&guard` or an `Arc`).
 /// * **The hold is renewed until the guard is dropped**, even after the thread that created the guard has ended. The hold of

@@ -142,7 +142,7 @@ impl Lock {
     /// Clients that listen for messages may notice such an unlock up to about one second late.
     ///
     /// Both pauses are 100 µs ..= 1 s, and `first` is at most `longest`. With other values, operations return
-    /// [`Error::InvalidConfig`]. A [`spin_lock`](crate::Client::spin_lock) has 1 ms and 128 ms by default.
+    /// [`Error::InvalidConfig`]. A [`spin_lock`](crate::Client::spin_lock) has pauses of 1 ms and 128 ms by default.
     ///
     /// # Examples
     ///
@@ -250,7 +250,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::lock`]. Each error is returned after one attempt.
+    /// Those of [`Lock::lock`]. The call does not retry an attempt that fails with an error.
     ///
     /// # Examples
     ///
@@ -273,7 +273,7 @@ impl Lock {
     /// If the server is slow, the call takes up to 250 ms more than `wait`. With a `wait` of zero the call makes one
     /// attempt. With a longer `wait`, the result is also false if the client has no free connection until the end of
     /// `wait`. If another thread of this client got a reply about the lock shortly before the end of `wait`, this call
-    /// makes no last attempt.
+    /// returns false without a last attempt.
     ///
     /// # Errors
     ///
@@ -314,8 +314,8 @@ impl Lock {
     /// # Errors
     ///
     /// - [`Error::NotHeld`]: this thread does not hold the lock;
-    /// - [`Error::Lost`]: this thread has lost its hold. The error contains the cause. The client remembers a lost hold at
-    ///   least until the thread has begun 256 later holds;
+    /// - [`Error::Lost`]: this thread has lost its hold. The error contains the cause. After the thread has begun 256
+    ///   later holds, the error may be [`Error::NotHeld`] instead;
     /// - [`Error::Unreachable`], [`Error::Exhausted`]: the request was not sent;
     /// - [`Error::Unknown`]: the request got no reply, or too few replicas acknowledged the unlock of an inner level (only
     ///   with [`wait_replicas`](crate::Builder::wait_replicas));

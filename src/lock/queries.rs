@@ -171,7 +171,7 @@ impl Lock {
 
     fn count_of(&self, thread: Option<Arc<Owner>>) -> Result<u32> {
         match thread.and_then(|thread| thread.held.current(&self.raw_lock.key)) {
-            // A re-entry without a reply may have raised the count in the store, so the smaller count is returned.
+            // If a re-entry got no reply, the store's count may exceed the local count. The smaller count is returned.
             Some(hold) => Ok(self.inspect(Some(&hold.visitor))?.count.min(hold.count())),
             None => Ok(0),
         }

@@ -1,7 +1,7 @@
 //! The statements that users can run in the transaction of a lock.
 
-/// Returns whether a statement can set a user variable or acquire a named lock. Both outlive the transaction, so the
-/// connection is then closed after the transaction.
+/// Returns whether a statement can set a user variable or acquire a named lock. Both outlive the transaction. So after
+/// a transaction with such a statement, the connection is closed.
 pub(crate) fn changes_session(statement: &str) -> bool {
     const GET_LOCK: &[u8] = b"GET_LOCK";
     let bytes = statement.as_bytes();

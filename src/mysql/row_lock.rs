@@ -287,10 +287,10 @@ impl RowGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if the commit got no reply. After every other error nothing was written:
-    /// [`DatabaseError::TransactionLost`] if the transaction was lost, the error of the statement that ended the
-    /// transaction, an error of the server ([`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`],
-    /// [`Error::Unavailable`], [`DatabaseError::Sql`]), or [`Error::Forked`] in a forked child.
+    /// [`Error::Unknown`] if the commit got no reply. Every other error means that nothing was written.
+    /// [`DatabaseError::TransactionLost`] if the transaction was lost. If an earlier statement ended the transaction,
+    /// the error of that statement. [`DatabaseError::Deadlock`], [`DatabaseError::WaitTimeout`], [`Error::Unavailable`]
+    /// or [`DatabaseError::Sql`] if the server refused the commit. [`Error::Forked`] in a forked child.
     pub fn commit(self) -> Result<()> {
         self.session.commit()
     }

@@ -24,8 +24,8 @@ pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// back, so every later statement and the commit fail with the same error.
 ///
 /// Only writes to tables with transactions (InnoDB) are rolled back. Writes to a MyISAM or Aria table remain. If the
-/// text of a statement contains `@` or `GET_LOCK`, the session ends after the transaction, and with it user variables and named
-/// locks. If only a stored function or a trigger sets them, they may remain in the session.
+/// text of a statement contains `@` or `GET_LOCK`, the session ends after the transaction, so that no user variable or
+/// named lock remains. Those that only a stored function or a trigger sets may remain for the next transaction.
 ///
 /// [`DatabaseError::Deadlock`]: crate::mysql::DatabaseError::Deadlock
 /// [`DatabaseError::WaitTimeout`]: crate::mysql::DatabaseError::WaitTimeout
@@ -50,8 +50,8 @@ impl Tx<'_> {
     ///
     /// - [`Error::Unsupported`]: the statement might end the transaction, or the parameters do not fit the statement;
     /// - [`DatabaseError::WaitTimeout`], [`DatabaseError::Deadlock`]: another transaction has locked a row;
-    /// - [`DatabaseError::TransactionLost`]: the connection was lost, or the statement got no reply in time and the
-    ///   connection was closed. The server then rolls the transaction back;
+    /// - [`DatabaseError::TransactionLost`]: the connection was lost, or was closed because the statement got no reply
+    ///   in time. The server then rolls the transaction back;
     /// - [`Error::Unavailable`], [`Error::Permission`], [`DatabaseError::Schema`], [`DatabaseError::Sql`]: the server
     ///   refused the statement; the error contains the server's message;
     /// - [`Error::Forked`]: in a forked child.
@@ -128,8 +128,8 @@ impl Guard {
     /// The hold is not renewed during the transaction, so [`Guard::is_valid`] may turn false. The commit renews the hold, and
     /// `is_valid` turns true again, unless a fixed lease has ended. Inside `work`, a re-entry or an unlock of this lock by
     /// the holding thread returns [`Error::Unsupported`]. If `work` drops a guard of this lock, the guard unlocks after the
-    /// transaction. Any other acquisition of this lock inside `work` waits for the transaction, which waits for `work`. The
-    /// server ends a transaction that is idle for a minute.
+    /// transaction. Any other acquisition of this lock has to wait until the transaction ends. So `work` must not wait
+    /// for such an acquisition. The server ends a transaction that is idle for a minute.
     ///
     /// # Errors
     ///
@@ -256,8 +256,8 @@ impl<'a> Pin<'a> {
     fn commit(&mut self, mut session: Session) -> Result<()> {
         let sent = BootInstant::now();
         let claim = self.hold.extension();
-        // A fixed lease that has ended is not extended. The writes commit nevertheless: the locked row kept other clients
-        // out.
+        // `claim.lease` is zero if a fixed lease has ended. The hold is then not extended. The writes are committed
+        // nevertheless, because the locked row kept other clients out.
         let is_extended = !claim.lease.is_zero();
         session.statement_timeout = self.store.command_timeout;
         if is_extended && !self.store.extend_pinned(&mut session, &claim)? {

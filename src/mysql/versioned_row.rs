@@ -42,7 +42,7 @@ pub struct Outcome<T> {
 impl VersionedRow {
     /// Returns the value of a column.
     ///
-    /// If `T` is a number, the bytes of a BIT, BINARY or BLOB column are parsed as digits. Read them as `Vec<u8>`.
+    /// For a number `T`, bytes of a BIT, BINARY or BLOB column are parsed as digits. Read such a column as `Vec<u8>`.
     ///
     /// # Errors
     ///

@@ -51,6 +51,6 @@ pub(crate) enum ConditionAnswer {
 #[derive(Clone, Debug)]
 pub(crate) struct EntryInDoubt {
     pub(crate) condition: Arc<str>,
-    /// True if the store may have signalled the waiter. If its entry is then gone, another waiter gets the signal.
+    /// True if the store may have signalled the waiter. If so, and if its entry is gone, another waiter is signalled.
     pub(crate) was_told: bool,
 }

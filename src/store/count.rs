@@ -38,7 +38,7 @@ pub(crate) enum CountStep {
     AddIfThere(i64),
     /// Sets the count to 0. Returns the former count. Permits whose leases have expired count as free.
     Drain,
-    /// The permits of the holder `CountOp::request` stay acquired without a lease. Returns 1, or 0 if it has none.
+    /// The permits of the hold `CountOp::request` stay acquired, without a lease. Returns 1, or 0 if the hold has none.
     Forget,
     /// Deletes the count. Returns 1, or 0 if no count exists.
     Delete,

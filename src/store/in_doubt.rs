@@ -20,8 +20,8 @@ pub(crate) struct InDoubt {
     /// the wait.
     pub(crate) place: Option<EntryInDoubt>,
     /// For each node, the time in ms on the node's clock after which the node refuses the request. After that time,
-    /// one successful release is enough. `None` means that nothing is left to release at the node. A node beyond the
-    /// end of the list has the value of the last listed node, or 0 if the list is empty.
+    /// one successful release resolves the request at the node. `None` means that nothing is left to release at the
+    /// node. A node beyond the end of the list has the value of the last listed node, or 0 if the list is empty.
     pub(crate) not_after: SmallVec<[Option<i64>; 1]>,
     /// The latest time at which a lease set by the request can end.
     pub(crate) ends: BootInstant,
@@ -65,7 +65,7 @@ impl InDoubt {
         }
     }
 
-    /// A request for this claim. So far, `not_after` is `None` for each of `nodes` nodes; [`InDoubt::set`] sets a time.
+    /// A request for this claim. `not_after` is `None` for each of `nodes` nodes, until [`InDoubt::set`] sets a time.
     pub(crate) fn at_none(claim: &Claim, nodes: usize) -> InDoubt {
         InDoubt {
             not_after: smallvec![None; nodes],

@@ -27,7 +27,7 @@ impl Delivery {
 
 /// The entry of a waiter in the queue of a channel, with the objects that deliver messages to the entry.
 pub(crate) struct Subscription {
-    /// Declared before `keep`, so that the waiter leaves the channel's queue before the delivery of messages ends.
+    /// Declared, so dropped, before `keep`: the waiter leaves the channel's queue before `keep` ends the delivery.
     pub(crate) registration: Registration,
     pub(crate) delivery: Delivery,
     /// The number of message sources of this subscription, see `ground/notify.rs`.

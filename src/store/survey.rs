@@ -164,7 +164,7 @@ impl LockInfo {
 /// Returns the first characters of a token, and a hash that distinguishes tokens with the same beginning.
 ///
 /// The hash is 32-bit FNV-1a. It is the same in every version and process, and too short to reveal a random token. A
-/// client could cause a collision on purpose. This gains nothing, because the client could also acquire the lock.
+/// malicious client could cause a collision. But such a client could also hold the lock forever.
 pub(crate) fn shown_token(token: &str) -> String {
     let hash = token.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

@@ -158,7 +158,7 @@ impl<C: Send + 'static> Slots<C> {
     }
 
     /// Closes free connections now. Connections in use are closed when their slots are dropped. After this call, each
-    /// borrowed slot has a pool of its own. This pool ends with the slot, and closes the connection.
+    /// call of `get` creates a new pool. This pool ends with the borrowed slot, and closes the connection.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let closed = self.pool.lock().take();

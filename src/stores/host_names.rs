@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::ground::background::Background;
 use crate::ground::{process, time};
 
-/// A process id and a host name. The process id is included, because a forked child does not have the threads of its parent.
+/// A process id and a host name. With the process id, a forked child does not wait for lookups of its parent.
 type Name = (u32, String);
 type Addresses = Vec<SocketAddr>;
 

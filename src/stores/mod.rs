@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::ground::{sync, time};
 use crate::stores::connection_pool::{Slot, Slots};
 
-/// A request that waits for a connection keeps at least this time for its reply, or half of its remaining time if the
-/// half is shorter.
+/// A request that waits for a connection reserves at least this time for its reply, but never more than half of its
+/// remaining time.
 const REPLY_TIME: Duration = Duration::from_millis(100);
 
 /// Returns how long a request waits for a connection. A request sent at the deadline would get no reply in time.

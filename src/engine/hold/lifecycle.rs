@@ -64,7 +64,7 @@ impl Hold {
     }
 
     /// Marks a released hold as lost, because its release did not find the hold in the store. A renewal that does not find
-    /// the hold must not call this, because the release may have run before the renewal.
+    /// the hold must not call this, because an earlier release may have deleted the hold.
     pub(crate) fn lose_in_release(&self, cause: LossCause) -> Option<Loss> {
         let mut state = self.state.lock();
         matches!(state.phase, Phase::Released).then(|| self.lose_now(&mut state, cause))

@@ -137,7 +137,7 @@ impl Hold {
         state.may_outlast = true;
     }
 
-    /// If other clients may shorten the lease of the key, the renewals are planned for a lease of at most `least`.
+    /// If other clients may shorten the lease of the key, renewals are scheduled as for a lease of at most `least`.
     pub(crate) fn set_store(&mut self, class: ClassId, fence: Option<u64>, least: Duration) {
         self.class = Some(class);
         self.fence = fence.and_then(NonZeroU64::new);

@@ -1,4 +1,4 @@
-//! Plans when the watchdog renews a hold, after a third of its lease, and when it reports the end of the validity.
+//! Plans the renewals of a hold, each after a third of the lease, and the report that the validity has ended.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ pub(crate) struct RenewalStart {
     pub(crate) claim: Claim,
     pub(crate) in_flight_id: InFlightId,
     pub(crate) valid_until: BootInstant,
-    /// The lease in the store, which may be shorter than that of the claim. The renewal takes at most a quarter of it.
+    /// The lease in the store, which may be shorter than the claim's lease. A renewal may take a quarter of this lease.
     pub(crate) pace: Duration,
 }
 
@@ -153,8 +153,8 @@ impl Hold {
             return None;
         }
         if state.due.is_some_and(|due| due <= time::now()) {
-            // Another check was requested while the last renewal ran, for example because the master changed. The reply to
-            // that renewal may be from the old master.
+            // While a renewal ran, another check became due, for example because the master changed. This check stays
+            // scheduled, because the reply to the renewal may be from the old master.
             return None;
         }
         let (at, is_end) = self.next_look(&state, now.moment, again_in);

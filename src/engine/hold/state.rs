@@ -79,7 +79,7 @@ pub(super) struct Rare {
     pub(super) life_ends: Option<BootInstant>,
     /// An upper bound of `State::pace`, for kinds of locks where other clients may shorten the lease of the key.
     pub(super) longest_pace: Option<Duration>,
-    /// How old the hold has to be for the next `Event::LongHold`; set by the first such event.
+    /// The age of the hold at which the next `Event::LongHold` is due. `None` before the first such event.
     pub(super) long_from: Option<Duration>,
 }
 
@@ -213,9 +213,9 @@ impl State {
         self.waits || self.in_flight.iter().any(asked)
     }
 
+    /// The lease in the store. If it is shorter than the lease of the levels, it is computed from the validity.
     pub(super) fn pace(&self) -> Duration {
         let counted = self.counted_from.until(self.valid_until);
-        // If the lease in the store is shorter than the lease of the levels, the validity determines the pace.
         self.renewed_lease()
             .map_or(counted, |lease| match counted + drift(lease) {
                 whole if whole >= lease => lease,

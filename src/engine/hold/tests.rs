@@ -51,8 +51,8 @@ struct Request {
     state: Flying,
 }
 
-/// Sends, runs and answers requests in random order. The model has this many `servers`, and a request needs the replies of
-/// `needed` of them.
+/// Sends, runs and answers requests in random order. Each request is sent to all servers, and needs the replies of
+/// `needed` servers.
 fn play(seed: u64, servers: usize, needed: usize) {
     let mut draw = fastrand::Rng::with_seed(seed);
     let millis = Duration::from_millis;

@@ -19,8 +19,8 @@ use crate::store::EXPIRY_SLACK;
 ///
 /// | first request | lease that counts |
 /// |---|---|
-/// | got its reply before the second was sent | the second lease, from when it is sent |
-/// | no reply yet when the second is sent | the shorter lease, from when the second was sent |
+/// | got its reply before the second is sent | the second lease, from when the second is sent |
+/// | no reply yet when the second is sent | the shorter lease, from when the second is sent |
 /// | no reply, and expired when the second is sent | the second lease |
 /// | got its reply, but may run once more ([`Flying::Answered`]) | as without a reply |
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +41,8 @@ pub(super) enum Flying {
     Awaited,
     /// The caller no longer waits for the reply to the request.
     Unanswered,
-    /// The request got its reply, but may run once more until it expires. A quorum node that has not replied can run it, or
-    /// a closed connection can deliver an earlier copy.
+    /// The request got its reply, but may run once more until it expires. A quorum node that has not replied can run
+    /// the request, or the server can receive an earlier copy that was sent over a connection closed since.
     Answered,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct OwnerHolds {
 
 #[derive(Debug, Default)]
 pub(super) struct ByName {
-    /// A tree, because it takes less memory for each hold and less time for few holds than a hash map.
+    /// A tree, because a hash map takes more memory per hold, and more time if there are few holds.
     pub(super) stacks: BTreeMap<LockKey, Stack>,
     /// The number of holds that the owner began. It may wrap around.
     begun: u32,
@@ -61,7 +61,7 @@ impl LockKey {
 
 #[derive(Debug, Default)]
 pub(super) struct Stack {
-    /// The sequence number of the last hold of this stack, among all holds of the owner.
+    /// The owner numbers its holds. This is the number of the last hold of this stack.
     began: u32,
     /// The hold that `lock()` re-enters and `unlock()` releases.
     current: Option<Arc<Hold>>,
@@ -77,7 +77,7 @@ impl OwnerHolds {
     }
 
     /// Returns the name of a held lock that overlaps with the lock `key`: they have a member in common, or members that
-    /// exclude each other. `parts` are the members of a `MultiLock`. Any other lock is its own only member.
+    /// exclude each other. `parts` are the members of a `MultiLock`. Every other lock has one member: itself.
     pub(crate) fn overlapping(&self, key: &LockKey, parts: Option<&[LockKey]>) -> Option<Arc<str>> {
         let whole_of = self.parts.lock();
         if parts.is_none() && whole_of.is_empty() {
@@ -133,7 +133,7 @@ impl OwnerHolds {
         }
     }
 
-    /// Called when a level of a lost hold is unlocked. Until `push` replaces `hold`, `lapsed` does not count its levels.
+    /// Called when a level of the lost `hold` is unlocked. `lapsed` counts the levels of `hold` only after a `push`.
     pub(crate) fn remove_lapsed_level(&self, key: &LockKey, hold: &Arc<Hold>) {
         let stacks = &mut self.stacks.lock().stacks;
         if let Some(stack) = stacks.get_mut(key).filter(|stack| !stack.is_of(hold)) {

@@ -46,7 +46,7 @@ fn owners(pid: u32) -> Option<MutexGuard<'static, Owners>> {
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Owner>>> = const { RefCell::new(None) };
-    /// A `Cell<u64>` has no destructor, so a thread can read its number even while its other values are dropped.
+    /// A `Cell<u64>` has no destructor, so an ending thread can read it even while other thread-locals are dropped.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 

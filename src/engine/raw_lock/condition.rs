@@ -63,7 +63,7 @@ impl RawLock {
         let lock = || Arc::clone(&self.key.lock.name);
         let other = self.key.other_side();
         if other.is_some_and(|other| me.held.stands(&other)) {
-            // While the thread holds the read lock, it could not acquire the write lock again.
+            // A thread that holds the read lock could not acquire the write lock again after the wait.
             return Err(Error::Upgrade { lock: lock() });
         }
         if !hold.has_levels_of(of_guard.is_some()) {
@@ -242,7 +242,7 @@ impl Place<'_> {
         match self.ask(ConditionStep::Leave, deadline) {
             Ok(Outcome::Done(ConditionAnswer::Woken)) => return Ended::Woken,
             Ok(Outcome::Done(_)) => {}
-            // This waiter may have been signalled. If it does not return `Woken`, another waiter gets the signal.
+            // This waiter may have been signalled. If `reason` is not `Woken`, another waiter gets the signal.
             Ok(Outcome::Gone(_) | Outcome::Unknown { .. }) | Err(_) => {
                 self.pass_on(!matches!(reason, Ended::Woken));
             }
@@ -250,7 +250,7 @@ impl Place<'_> {
         reason
     }
 
-    /// Leaves the queue in the background. If `was_told`, another waiter gets a signal that this waiter had received.
+    /// Leaves the queue in the background. If `was_told`, another waiter gets this waiter's signal.
     fn pass_on(&self, was_told: bool) {
         let RawLock { inner, key, .. } = self.raw_lock;
         let place = EntryInDoubt {

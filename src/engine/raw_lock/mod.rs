@@ -51,7 +51,7 @@ pub(crate) struct RareSettings {
     pub(crate) parts: Option<Arc<[LockKey]>>,
 }
 
-// `flaw` may contain an error of any type. `flaw` is never changed, so a panic cannot leave it inconsistent.
+// An error in `flaw` need not be unwind-safe. But `flaw` never changes, so a panic cannot leave it inconsistent.
 impl std::panic::UnwindSafe for RawLock {}
 impl std::panic::RefUnwindSafe for RawLock {}
 

@@ -138,7 +138,7 @@ impl RawLock {
                 if let Some(leftover) = leftover {
                     self.inner.watchdog.resolve_later(leftover);
                 }
-                // The head start lasts two round trips, so that another process can receive the unlock message and attempt.
+                // Other processes get a head start of two round trips: the unlock message and an attempt.
                 head_start = (others > 0).then(|| {
                     let left = deadline.saturating_duration_since(time::now());
                     let took = self.inner.timeouts.request().saturating_sub(left);

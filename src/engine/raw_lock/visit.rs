@@ -97,7 +97,7 @@ impl Visit for LockVisit<'_> {
     fn accept(&self, hold: Arc<Hold>) -> Option<Entry> {
         if !hold.begin() {
             self.discard(&hold);
-            // The watchdog no longer watches this hold, so the watchdog would not wake the queue.
+            // The watchdog no longer watches this hold, so this call wakes the queue instead.
             let RawLock { inner, key, .. } = self.raw_lock;
             inner.wait_queues.freed(&key.lock, None, None);
             return None;
@@ -155,13 +155,13 @@ impl<'a> LockVisit<'a> {
         if self.raw_lock.prefers_readers {
             return Queueing::Barges;
         }
-        // With `Waits`, a `MultiLock` first queries the member that refused last. If this query refuses, the refusal
-        // names no holder. So the first attempt uses `Tries`, and its refusal names the holder.
+        // With `Waits`, a `MultiLock` first queries the member that refused the last attempt. If that member is held,
+        // the refusal names no holder. So the first attempt uses `Tries`, and its refusal names the holder.
         let is_first_of_several = self.raw_lock.parts().is_some() && !self.was_refused;
         match self.waits && !is_first_of_several {
             true => Queueing::Waits {
-                // A waiter with an `open_wait` has joined the client's queue. If it attempts, it is usually the first
-                // of that queue. The first waiter may take a queue entry in the store.
+                // Only the first waiter of the client's queue should take a queue entry in the store. A waiter with an
+                // `open_wait` has joined the client's queue, and is usually the first when it makes an attempt.
                 takes_place: self.was_refused || self.open_wait.is_some() || rules.waits_in_store(),
                 had_place: self.has_place,
             },

@@ -1,8 +1,8 @@
 //! The wait loop, shared by locks, counters and conditions.
 //!
 //! A waiter attempts, subscribes, attempts a second time and then sleeps. In this order, the waiter misses no release
-//! between a refusal and its sleep. After a sleep, a waiter first attempts, if it may, and then checks its deadline.
-//! After transient errors, a waiter retries until its deadline. Without a deadline, it retries for `outage_timeout`.
+//! between a refusal and its sleep. After a sleep, a waiter usually attempts before it checks its deadline. After
+//! transient errors, a waiter retries until its deadline. Without a deadline, it retries for `outage_timeout`.
 
 mod limit;
 mod next_step;
@@ -51,7 +51,7 @@ pub(crate) trait Visit {
     /// Frees a handed-off hold that the waiter does not use.
     fn discard(&self, _hold: &Hold) {}
 
-    /// Called when this wait begins to queue, even if `Visit::offer` keeps it out of the client's queue.
+    /// Called when the waiter has to wait, even if `Visit::offer` keeps the waiter out of the client's queue.
     fn joined(&mut self) {}
 
     fn slept(&mut self, _now: Instant) {}

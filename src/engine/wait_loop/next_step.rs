@@ -29,7 +29,7 @@ pub(super) enum Next {
     Rest(Instant),
 }
 
-/// The current time, and the deadline of the wait. A test that advances the clock moves the deadline.
+/// The current time, and the deadline of the wait. If a test advances the clock, `end` becomes earlier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
     pub(super) now: Instant,
@@ -61,7 +61,7 @@ pub(super) enum News {
     Refused {
         is_usable: bool,
     },
-    /// An attempt got no usable reply. `is_undone`: too few replicas acknowledged its hold, so it was released.
+    /// An attempt got no usable reply. `is_undone`: too few replicas acknowledged the hold, so the client released it.
     Trouble {
         is_undone: bool,
     },
@@ -73,8 +73,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// The part of [`GRACE`] that an attempt leaves unused, so that the call returns in time.
 pub(super) const MARGIN: Duration = Duration::from_millis(70);
 
-/// If the last usable reply to the queue is newer than this, a waiter may give up without an attempt while another
-/// thread of this client holds the lock or is ahead in the queue. The first waiter attempts about once in this time.
+/// At its deadline, a waiter behind another thread of this client may give up without an attempt if the last usable
+/// reply to the queue is newer than this. The first waiter attempts about once in this time.
 pub(super) const FRESH: Duration = LONGEST_SLEEP.saturating_add(GRACE);
 
 /// Messages, even forged ones, cause at most this many attempts of a waiter in [`BURST_SPAN`].
@@ -113,15 +113,15 @@ pub(super) struct Waiting<'a> {
     began: Instant,
     is_single: bool,
     request: Duration,
-    /// How long a wait without a deadline continues while no refusal contains the end of the holder's lease.
+    /// If an attempt fails when `last_usable` is this old, a wait without a deadline ends with an error.
     outage_timeout: Duration,
     last_usable: Instant,
     is_in_trouble: bool,
     is_refused: bool,
-    /// The last time at which too few replicas acknowledged a hold of this client. Other clients may release their new
-    /// holds for the same reason. So after this time, `is_usable` decides whether a refusal is a usable reply.
+    /// The last time at which too few replicas acknowledged a hold of this client. The holder that a later refusal
+    /// names may soon release its hold for the same reason. So `is_usable` decides whether the refusal is usable.
     unreplicated_at: Option<Instant>,
-    /// The holder that the last refusal after `unreplicated_at` named, and since when refusals name this holder.
+    /// If `unreplicated_at` is set: the holder that the last refusal named, and when refusals began to name it.
     refused_by: (Option<Box<str>>, Instant),
     in_doubt: Option<Error>,
     then: Then,
@@ -201,7 +201,7 @@ impl<'a> Waiting<'a> {
                 }
                 let (length, listens) = (self.backoff.next(), false);
                 let then = match error {
-                    // The waiter ignores messages, because the release of this attempt's hold would wake all waiters.
+                    // The release of this attempt's hold also wakes this waiter, so the waiter ignores messages.
                     Error::NoQuorum { .. } | Error::NotReplicated { .. } => Then::Rest(length),
                     _ => Then::Pause { length, listens },
                 };
@@ -251,8 +251,8 @@ impl<'a> Waiting<'a> {
         Then::Rest(round_trip + split_backoff.next())
     }
 
-    /// Whether a refusal shows that the holder keeps the lock. After `unreplicated_at`, a refusal shows this only if
-    /// refusals have named this holder for one request timeout, or have named no holder for one `outage_timeout`.
+    /// Returns whether a refusal shows that the holder keeps the lock: always if `unreplicated_at` is `None`. Otherwise
+    /// all refusals must have named the same holder for `request`, or no holder for `outage_timeout`.
     fn is_usable(&mut self, holder: Option<&str>, now: Instant) -> bool {
         let Some(unreplicated_at) = self.unreplicated_at else {
             return true;
@@ -312,7 +312,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Returns the end of the pause before an attempt that a message causes; `None` for no pause.
+    /// If a message woke the waiter, returns the end of the pause before its next attempt; `None` for no pause.
     fn pause_after_message(&mut self, slept: Option<&Sleep>, seen: Seen) -> Option<Instant> {
         let Sleep { until, .. } = slept.filter(|_| self.was_woken)?;
         // While the client yields the lock to other processes, messages cause no attempt.

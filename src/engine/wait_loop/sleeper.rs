@@ -16,7 +16,7 @@ pub(super) struct Sleeper<'a> {
     limit: WaitLimit<'a>,
     parker: Option<Arc<Parker>>,
     subscription: Option<Subscription>,
-    /// The queue entry in the store for which the subscription receives messages.
+    /// The subscription receives the messages for this queue entry in the store.
     place: Option<VisitorId>,
 }
 

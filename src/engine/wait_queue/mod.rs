@@ -1,7 +1,7 @@
 //! The waiting threads of one client, in one queue for each lock. Only the first waiter of a queue makes attempts. Any
 //! other waiter attempts only at its own deadline, or after an outage of `outage_timeout`.
 //!
-//! An unlock hands the lock off to the first waiter with one request, see `raw_lock/hand_off.rs`. Re-entries and calls
+//! With one request, an unlock hands the lock off to the first waiter, see `raw_lock/hand_off.rs`. Re-entries and calls
 //! that make a single attempt, such as `try_lock`, bypass the queue.
 
 mod run;
@@ -16,7 +16,7 @@ use crate::ground::sync::Mutex;
 use crate::ground::time;
 use run::Run;
 
-/// If a thread of this client holds the lock, and the last usable reply is younger than this, new waiters only queue.
+/// If this client holds the lock and the last usable reply is younger than this, new waiters queue without an attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// `O` is the data that a releaser needs to create a hold for a waiter. `G` is that hold.
@@ -32,7 +32,7 @@ struct WaitQueue<O, G> {
     /// True if a thread of this client probably holds the lock.
     is_held_locally: bool,
     run: Run,
-    /// The view of all waiters, except `turn`: each waiter has its own turn.
+    /// All waiters share this view, except its `turn`.
     seen: View,
 }
 
@@ -121,7 +121,7 @@ impl<O, G> WaitQueues<O, G> {
 
     /// Chooses a successor for the calling thread, which is about to release its hold. Returns `None` if no waiter can
     /// be chosen, or if the client must now yield the lock to other processes. `poll_pause` is the longest time between
-    /// two polls of another process, or `None` for a lock without pollers.
+    /// two polls by another process, or `None` for a lock without pollers.
     pub(crate) fn choose(
         self: &Arc<Self>,
         lock: &LockId,
@@ -146,7 +146,7 @@ impl<O, G> WaitQueues<O, G> {
         })
     }
 
-    /// `head_start`: how long the client yields the lock to other processes, and the number of their notified waiters.
+    /// `head_start`: how long the client yields the lock, and the number of notified waiters in other processes.
     pub(crate) fn freed(
         &self,
         lock: &LockId,
@@ -304,7 +304,7 @@ impl<O, G> QueueNode<O, G> {
         self.note(|queue| queue.run.note_unlock());
     }
 
-    /// `is_usable` is false if too few replicas acknowledged an earlier hold. The holder may then lose its hold, too.
+    /// `is_usable`: whether the refusal shows that the holder keeps the lock, as `Waiting::is_usable` decides.
     pub(crate) fn note_refused(&self, is_usable: bool) {
         self.note(|queue| {
             if is_usable {

@@ -16,8 +16,8 @@ const LONGEST_HEAD_START: Duration = Duration::from_millis(10);
 /// How long the client yields the lock to processes that react slowly to an unlock message.
 const SLOWER_TURN: Duration = Duration::from_millis(3);
 
-/// The client keeps a polled lock for this many times the longest pause between two polls. Then the client leaves the
-/// lock free for one longest pause, so that each poller of another process attempts.
+/// If the waiters poll, a run of hand-offs ends after this many times the longest pause between two polls. Then the
+/// client leaves the lock free for this longest pause, so that each poller of another process attempts.
 const POLL_PAUSES: u32 = 4;
 
 /// A run of hand-offs: the threads of one client hold a lock one after the other.
@@ -65,7 +65,7 @@ impl Run {
     /// Notes an unlock by another process.
     pub(super) fn note_unlock(&mut self) {
         let now = time::now();
-        // While the client yields the lock, an unlock message usually comes from this client's own unlock.
+        // While the client yields the lock, the message usually reports its own unlock, so the message is ignored.
         if self.owes_slower_turn && self.is_left_until(now).is_none() {
             self.owes_slower_turn = false;
             self.left_until = Some(now + SLOWER_TURN);

@@ -197,13 +197,13 @@ impl Watchdog {
         }
     }
 
-    /// Queues a release, which the shutdown still sends if the server replies. Returns false if it cannot be queued.
+    /// Queues a release, which the shutdown still attempts. Returns false if the release cannot be queued.
     pub(crate) fn release_later(&self, hold: InDoubt) -> bool {
         self.resolver.queue(hold, true)
     }
 
-    /// Removes the queue entry of a waiter in the background. The shutdown still sends this request. If no thread can send
-    /// it, for example after the shutdown, the calling thread tries to remove the entry until `deadline`.
+    /// Removes the queue entry of a waiter in the background, also during the shutdown. If no background thread can do
+    /// so, for example after the shutdown, the calling thread tries to remove the entry until `deadline`.
     pub(crate) fn give_up_entry(&self, mut place: InDoubt, deadline: Instant) {
         if self.resolver.queue(place.clone(), true) {
             return;
@@ -265,8 +265,8 @@ impl Watchdog {
 
     /// Marks a hold as lost. If the store may still have the hold, the hold is released in the background.
     pub(crate) fn end(&self, hold: &Hold, cause: LossCause) {
-        // Both sides of a read-write lock share a key. If one side is lost, the key may still contain the count of this
-        // side, because the other side renews the key.
+        // Both sides of a read-write lock share a key. If one side loses its hold, the key may still contain this hold,
+        // because the other side renews the key.
         let is_half_gone = cause == LossCause::Gone && hold.kind.rules().side.is_some();
         let may_still_stand = matches!(cause, LossCause::Unreachable { .. })
             || is_half_gone

@@ -163,8 +163,8 @@ impl Watchdog {
         for hold in due {
             match hold.begin_renewal(begun, expires) {
                 Ok(start) => {
-                    // A batch may take at most a quarter of its shortest lease (`pace`). If a hold becomes due during
-                    // the batch, it is renewed after the batch. The hold must not expire meanwhile.
+                    // A hold that becomes due during the batch is renewed after the batch, and must not expire before.
+                    // So a batch may take at most a quarter of its shortest lease (`pace`).
                     budget = budget.min(start.pace / 4);
                     last_end = last_end.max(start.valid_until);
                     claims.push(start.claim);

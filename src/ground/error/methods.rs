@@ -74,7 +74,7 @@ impl Error {
         self.name()
     }
 
-    /// Returns the name of the lock, key prefix included, or of the resource, table or row that the error concerns.
+    /// Returns the name of what the error concerns: a lock with its key prefix, a resource, a table or a row.
     /// `None` if the error concerns a setting.
     pub fn lock_name(&self) -> Option<&str> {
         self.place().0

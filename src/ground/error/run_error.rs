@@ -4,8 +4,8 @@ use super::Error;
 
 /// The error of [`Lock::run`](crate::Lock::run), with the value of the closure if the closure ran.
 ///
-/// The text contains the text of the [`Error`]. `source()` returns the source of that [`Error`], so a printed chain repeats
-/// nothing.
+/// The text of a `RunError` contains the text of its [`Error`]. So `source()` returns the source of this [`Error`], and
+/// a printed chain of errors repeats nothing.
 ///
 /// In a function that returns [`Error`], `?` works for a closure that returns nothing: [`RunError::Ran`] becomes
 /// [`Error::Ran`]. There is no conversion for a closure with a value, because the conversion would drop the value.
@@ -96,7 +96,7 @@ impl<T> fmt::Display for RunError<T> {
 
 impl<T> std::error::Error for RunError<T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The text contains the text of the inner error. If that error were the source, a printed chain would repeat it.
+        // `Display` prints the inner error. If the inner error were the source, a printed chain would repeat its text.
         self.error().source()
     }
 }

@@ -331,7 +331,7 @@ errors! {
         /// The error of the unlock.
         error: Box<Error>,
     } "ran" error.place(), "the closure under the lock ran to its end, but {error}";
-    /// A renewal thread has died, or a renewal thread or the `on_lost` thread did not start. Nothing was acquired.
+    /// A renewal thread died or did not start, or the `on_lost` thread did not start. Nothing was acquired.
     WatchdogDied {
         /// The lock.
         lock: Arc<str>,

@@ -58,14 +58,14 @@ impl MultiStore {
         }
     }
 
-    /// Returns each member with a deadline: its share of the time that is left when the iterator reaches the member.
+    /// Returns each member with a deadline. Each step divides the remaining time among the remaining members.
     fn in_turn(&self, deadline: Instant) -> impl Iterator<Item = (&Member, Instant)> {
         let left = (1..=self.members.len()).rev();
         let members = left.zip(&self.members);
         members.map(move |(left, member)| (member, share(deadline, left)))
     }
 
-    /// Returns an earlier member that is the same lock as `refused`. Their addresses differ, but reach the same server.
+    /// Returns an earlier member that is the same lock as `refused`, at another address of the same server.
     fn same_lock_as(&self, refused: &Member, claim: &Claim, deadline: Instant) -> Option<&Member> {
         let taken = self.members.iter().take(refused.index);
         let mut alike = taken.filter(|part| part.lock.name == refused.lock.name);
@@ -217,8 +217,8 @@ impl Store for MultiStore {
             if !is_first && !matches!(outcome, Ok(Outcome::Gone(_))) {
                 let is_touched = index > 0 || !in_doubt.is_resolved();
                 return match outcome {
-                    // Some members may have the hold count of this re-entry, or get it later. The count is not
-                    // corrected, because the last release frees a member at any count.
+                    // Some members may have the higher hold count of this re-entry, or get it from a late request. The
+                    // client does not correct the counts, because the last release frees a member at any count.
                     Err(error) if is_touched => Ok(Outcome::unknown(claim.in_doubt(0), error)),
                     outcome => outcome,
                 };

@@ -176,8 +176,8 @@ impl Connection {
         self.ahead.expiry(BootInstant::now() + left, LATEST)
     }
 
-    /// Sets the socket's timeouts for `deadline`, and returns whether they suit it. The driver sets timeouts only when
-    /// it connects. Later changes need a duplicate descriptor.
+    /// Sets the socket's timeouts for `deadline`, and returns whether the timeouts suit `deadline`. The driver sets
+    /// timeouts only when it connects. Later changes need a duplicate descriptor.
     pub(super) fn set_timeouts(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(time::now());
         let left = left.max(Duration::from_millis(1));

@@ -126,9 +126,9 @@ impl Column {
         ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&&*self.kind)
     }
 
-    /// Converts a key to the type of the column; `None` if no safe conversion exists. Without the conversion, the
-    /// server would compare a number with every row of a text column. In a column of numbers, the server would read the
-    /// text `7x` as 7.
+    /// Converts a key to the type of the column; `None` if no safe conversion exists. Without this function, the server
+    /// would read every row if the key is a number and the column is a text. In an integer column, the text `7x` would
+    /// find 7.
     pub(super) fn key(&self, key: Value) -> Option<Value> {
         let kind = match &*self.kind {
             "date" | "datetime" | "timestamp" => "date",

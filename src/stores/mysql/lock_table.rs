@@ -35,8 +35,8 @@ pub(super) enum Change<'a> {
 pub(super) struct SentStatements {
     /// The server time in ms after which the server refuses all copies of the statement.
     not_after: i64,
-    /// When the first copy without a reply was sent. The lease counts from this time: this copy may have set the lease,
-    /// and a second copy of a hand-off does not set the lease again.
+    /// The send time of the first copy without a reply. The lease counts from this time, because this copy may have set
+    /// the lease. A second copy of a hand-off does not set the lease again.
     first_unanswered: Option<BootInstant>,
 }
 
@@ -182,7 +182,7 @@ impl MySql {
                 if let Some(left) = found.and_then(|found| found.expires) {
                     return Ok((BUSY.saturating_add(micros(left)), BootInstant::now()));
                 }
-                // The lease has ended, but a transaction may have locked the row. In that case, `probe` fails at once.
+                // The lease has ended. If a transaction has locked the row, `probe` fails at once instead of waiting.
                 let params = params! { "r" => &*claim.name };
                 connection.query::<Row>(&self.statements.probe, params, deadline)?;
             }
@@ -231,7 +231,7 @@ impl MySql {
         let outcome = self.pools.run(Request::Repeatable, deadline, |connection| {
             let params = params! { "r" => &*claim.name, "o" => claim.visitor.as_str() };
             match connection.execute(&self.statements.release, params, deadline) {
-                // If `is_in_doubt`, an earlier copy may have released the row, so a reply of 0 proves no loss.
+                // If `is_in_doubt`, an earlier copy may have released the row, so a reply of 0 does not prove a loss.
                 Ok((answer, _)) if answer > 0 || is_in_doubt => Ok(None),
                 Ok(_) => {
                     let found = self.read_holder(connection, &claim.name, deadline)?;

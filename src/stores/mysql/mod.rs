@@ -55,7 +55,7 @@ pub(crate) use session::Session;
 /// timeout, because they use whole seconds. An interrupt or a shutdown takes effect after at most this time.
 const ROW_WAIT: Duration = Duration::from_secs(1);
 
-/// How long after its start a statement can still take effect, because it may wait for the table and then for the row.
+/// A statement can take effect this long after its start, because it may wait for the table and then for the row.
 const LATEST_EFFECT: Duration = Duration::from_secs(4);
 
 /// The longest name of a lock in bytes, prefix included.
@@ -115,7 +115,7 @@ impl MySql {
 
     pub(crate) fn error(&self, lock: &Arc<str>, error: CallError) -> Error {
         match error {
-            // `Usage` means wrong parameters or an unexpected row. The library's own parameters are never wrong.
+            // The library's own parameters are never wrong, so `Usage` means an unexpected row here.
             CallError::Usage(reason) => Error::Unexpected {
                 lock: Arc::clone(lock),
                 node: Arc::clone(self.node()),

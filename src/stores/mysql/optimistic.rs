@@ -67,7 +67,7 @@ impl MySql {
         // The number of fractional digits of a second.
         let decimals = seen.columns_ref().last().map_or(0, Column::decimals).min(6);
         params.extend([key, seen_check]);
-        // Each update changes the column `check`, so CLIENT_FOUND_ROWS does not affect the count of changed rows.
+        // Each update changes the column `check`, so CLIENT_FOUND_ROWS does not change which rows the server counts.
         let next = if is_time {
             // The time rises by at least one unit of the column's precision, because less would be rounded away. The time
             // may be NULL before the first update.

@@ -29,7 +29,7 @@ pub(super) struct Pools {
     statements: Slots<Connection>,
     /// Users decide how long transactions last. Separate connections ensure that transactions do not delay unlocks.
     pub(super) transactions: Slots<Connection>,
-    /// A renewal never queues behind other requests.
+    /// One separate connection, so that a renewal never queues behind other requests.
     renewals: Slots<Connection>,
     pub(super) address: Address,
 }

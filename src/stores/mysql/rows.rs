@@ -111,7 +111,7 @@ impl MySql {
         })
     }
 
-    /// Waits for a slot until the deadline, because users decide how long their transactions keep slots.
+    /// Waits for a slot until `deadline`, not just one timeout, because users' transactions may keep slots for long.
     fn slot_for_rows(
         &self,
         parker: &Parker,

@@ -78,7 +78,7 @@ impl MySql {
         Ok(())
     }
 
-    /// Without the primary key of the lock table, every client would acquire every lock. Other tables are ignored.
+    /// Checks `table` if it belongs to this library. Without a primary key, a lock table would grant every lock.
     pub(super) fn check_own(
         &self,
         table: &Ident,

@@ -38,7 +38,7 @@ pub(crate) struct Session {
     command_timeout: Duration,
 }
 
-/// The upper limit of statement timeouts, so that an `Instant` can represent their ends.
+/// The upper limit of statement timeouts. A much longer timeout could overflow an `Instant`.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The assumed longest response time of a statement that waits for a row.
@@ -64,7 +64,7 @@ impl Session {
         let deadline = store.deadline();
         let idle = idle_limit.map(|limit| whole_seconds(limit).to_string());
         let (idle, waits) = (idle.unwrap_or("DEFAULT".to_owned()), waits(row_wait));
-        // With autocommit, a statement after a rollback by the server would be committed alone.
+        // With autocommit, if the server rolled back, it would commit each later statement alone.
         let settings = format!(
             "SET SESSION autocommit = 0, {waits}, wait_timeout = {idle}, time_zone = DEFAULT"
         );

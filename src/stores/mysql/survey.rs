@@ -48,7 +48,7 @@ impl MySql {
     }
 }
 
-/// Returns the exclusive end of the names with this prefix.
+/// Returns the exclusive upper bound of the names with this prefix.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     match end.last_mut() {

@@ -1,4 +1,4 @@
-//! Acquisition at a majority of the nodes. If only a minority grants the lock, the client releases it there.
+//! Acquisition at a majority of the nodes. If only a minority grants the lock, the client releases these grants.
 
 use std::time::Instant;
 
@@ -43,8 +43,8 @@ impl Quorum {
             // The remaining nodes get the hold as well, so that it survives the failure of a node.
             fan_out.send_rest();
             // A re-entry waits for all replies. Otherwise a node could execute the re-entry after a later release. A
-            // first acquisition does not wait. It only reads replies that have arrived, so that the next request on
-            // their connections need not read them.
+            // first acquisition does not wait. It only reads the replies that have arrived. The next request on a
+            // connection would otherwise have to read the old reply first.
             while let Some((index, answer)) = match is_first {
                 true => fan_out.next_arrived(begun),
                 false => fan_out.next(),
@@ -69,7 +69,7 @@ impl Quorum {
                 ..Granted::at(fan_out.first_sent)
             }));
         }
-        // `refuse` compares the refusals of all nodes, so the call reads the remaining replies.
+        // `refuse` compares the refusals of all nodes, so this loop reads the remaining replies.
         loop {
             fan_out.is_needed = tally.answered() < self.needed;
             let Some((index, answer)) = fan_out.next() else {
@@ -90,7 +90,7 @@ impl Quorum {
             }
             return Ok(Outcome::Gone(cause));
         }
-        // Some nodes may keep the hold count of this re-entry. The last release frees the lock at any hold count.
+        // Some nodes may have counted this re-entry. The last release frees the lock at any hold count.
         let error = self.no_quorum(&claim.name, &tally);
         Ok(Outcome::unknown(claim.in_doubt(0), error))
     }

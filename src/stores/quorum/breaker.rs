@@ -24,8 +24,8 @@ pub(super) struct Breaker {
 
 impl Quorum {
     /// Returns the nodes of `among` that get the request, in the order of sending. Each of `holds` is the set of nodes
-    /// of one hold. Nodes with an open circuit come last. Such a node gets the request only if fewer than `needed`
-    /// nodes of `among`, or of a hold with this node, have a closed circuit.
+    /// of one hold. Nodes with an open circuit come last. Such a node gets the request only if, in `among` or in a hold
+    /// with this node, fewer than `needed` nodes have a closed circuit.
     pub(super) fn in_order(&self, among: u64, holds: &[u64], purpose: Purpose) -> Vec<usize> {
         let all = (0..self.nodes.len()).filter(|index| among & bit(*index) != 0);
         let is_tripped = |index: &usize| {
@@ -84,7 +84,7 @@ impl QuorumNode {
         }
     }
 
-    /// Closes the circuit but keeps `pause`. If the connected node does not reply, the next pause is longer.
+    /// Closes the circuit but keeps `pause`. So if the next request gets no reply, the next pause is longer.
     pub(super) fn revive(&self) {
         self.breaker.lock().deadline = None;
     }

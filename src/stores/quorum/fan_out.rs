@@ -16,8 +16,8 @@ use crate::stores::quorum::tally::Vote;
 use crate::stores::quorum::{Quorum, QuorumNode, bit};
 
 /// The node timeout of a request starts when the request is sent. The wait for connections ends at `soon`, one node
-/// timeout after the start, or at `connected_by` while `is_needed`. If the previous attempt to connect has failed at
-/// every node that is not connected yet, the wait always ends at `soon`.
+/// timeout after the start. If `is_needed`, the wait ends at `connected_by` instead, unless the previous attempt to
+/// connect has failed at every node that is not connected yet.
 pub(super) struct FanOut<'a, T> {
     quorum: &'a Quorum,
     send: Box<dyn Fn(&'a QuorumNode, Instant) -> Pending<'a, T> + 'a>,
@@ -26,7 +26,7 @@ pub(super) struct FanOut<'a, T> {
     deadline: Instant,
     soon: Instant,
     connected_by: Instant,
-    /// Until this time, requests wait for nodes whose connections are all in use. A reply can then still be in time.
+    /// Requests wait until this time for nodes whose connections are all in use. Later requests get no reply in time.
     free_by: Instant,
     /// Set by the caller: whether the replies of the connected nodes are too few.
     pub(super) is_needed: bool,
@@ -201,7 +201,7 @@ impl<'a, T> FanOut<'a, T> {
         unread.chain(ready).fold(0, |bits, index| bits | bit(index))
     }
 
-    /// Returns the next reply; `None` after the last. A request without a reply at its deadline yields an error or `Unknown`.
+    /// Returns the next reply; `None` after the last. For a missing reply, returns an error or an unknown outcome.
     pub(super) fn next(&mut self) -> Option<(usize, Result<T>)> {
         self.next_within(None)
     }

@@ -48,7 +48,7 @@ impl Quorum {
         if holdings.len() < self.needed {
             return Err(self.no_quorum(&lock.name, &tally));
         }
-        // In descending order, the entry at this index is the highest value that a majority of the nodes reaches.
+        // After a sort in descending order, a majority of the nodes has at least the value at this index.
         let last = self.needed - 1;
         let mut counts: Vec<u32> = holdings.iter().map(|holding| holding.count).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));

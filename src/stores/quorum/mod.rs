@@ -84,7 +84,7 @@ pub(crate) struct Quorum {
 }
 
 impl Quorum {
-    /// Returns an error if two nodes are the same server, or if a node belongs to a cluster or has a wrong address.
+    /// Returns an error if two nodes are the same server, or if a node belongs to a cluster or has an invalid setting.
     pub(crate) fn new(
         nodes: Vec<(Arc<RedisNode>, Arc<dyn Any + Send + Sync>)>,
         settings: Settings,

@@ -46,7 +46,7 @@ impl Quorum {
 }
 
 impl Placement {
-    /// Notes the requests in `open` that nodes can still execute. A node with the expiry 0 has granted its request.
+    /// Notes the requests in `open` that nodes can still execute. A node with `not_after` 0 has granted its request.
     pub(super) fn note_unknown(&mut self, open: &[(usize, i64)]) {
         for (node, not_after) in open.iter().filter(|(_, not_after)| *not_after > 0) {
             self.note(*node, *not_after);

@@ -119,11 +119,11 @@ impl Membership {
     /// | server | locks that this node granted earlier | no vote for one `max_lease` from |
     /// |---|---|---|
     /// | was a replica | may be missing on the server | now |
-    /// | first one seen, with `trust_new_nodes` | none | – |
-    /// | first one seen, node can fail over | may be missing on the server | now |
-    /// | first one seen | may be missing if granted before the start | its start |
+    /// | first at this node, with `trust_new_nodes` | none | – |
+    /// | first at this node, which can fail over | may be missing on the server | now |
+    /// | first at this node, otherwise | may be missing if granted before the start | its start |
     /// | same run, new replication id | may be missing on the server | now |
-    /// | restarted, with persistence before and after, cannot fail over | are on the server | as before the restart |
+    /// | restarted, with persistence before and after, cannot fail over | are on the server | unchanged |
     /// | any other | may be missing on the server | now |
     fn quarantine(
         &self,
@@ -137,7 +137,7 @@ impl Membership {
             _ if identity.has_followed => all_of_it(QuarantineReason::Followed),
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
-            // The server may have had other persistence settings before its start, so `remembers` does not count here.
+            // The server may have had other persistence settings before its start, so `remembers` is ignored here.
             None => identity.age.map(|age| {
                 let left = self.max_lease.saturating_sub(age);
                 (identity.told + left, QuarantineReason::IsNew)

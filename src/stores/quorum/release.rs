@@ -30,7 +30,7 @@ impl Quorum {
         // The nodes that got no request for the hold, and so lack the hold.
         let absent = self.nodes.len() - placement.count_ones() as usize;
         let (mut done, mut lacking, mut others) = (0, 0, 0);
-        // The nodes that lost the hold but have no vote, so no other client counts their grants.
+        // The nodes without a vote that lost the hold. No other client counts their grants.
         let mut forgot = 0;
         let mut patience = None;
         while let Some((index, answer)) = fan_out.next_within(patience) {
@@ -70,8 +70,8 @@ impl Quorum {
         if done >= self.needed {
             self.note_round_trip(took);
         }
-        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: without the
-        // unconfirmed nodes, `kept` is a majority, and a majority of all nodes lacks the hold now.
+        // `kept`: the nodes that may have excluded other clients until this call. `is_free`: `kept - unconfirmed` is a
+        // majority, and a majority of all nodes lacks the hold now.
         let kept = done + left + if done > 0 { forgot } else { 0 };
         let is_free = kept - unconfirmed >= self.needed && done + lacking + absent >= self.needed;
         if done >= self.needed || (done > 0 && is_free) {

@@ -58,7 +58,7 @@ impl Tally {
         self.count(|vote| matches!(vote, Vote::Unknown(..))) > 0
     }
 
-    /// The nodes that granted the request, with the expiry 0, and the nodes that can still execute it, with its expiry.
+    /// Returns each node that granted the request, with 0, and each node that can still execute it, with the expiry.
     pub(super) fn open(&self) -> Vec<(usize, i64)> {
         let votes = self.votes.iter().enumerate();
         votes

@@ -84,7 +84,7 @@ impl Pool {
     }
 
     /// After NOSCRIPT, sends the script's text with the same request number. If NOSCRIPT was a duplicate of an earlier
-    /// error, the first request may have run. Then its late reply is accepted.
+    /// error, the first request may have run. The shared number makes the client accept the reply to the first request.
     pub(crate) fn eval(
         &self,
         connection: &mut Connection,

@@ -30,7 +30,7 @@ impl Findings {
         self.all.push(found);
     }
 
-    /// If the server replied to an earlier query of this check, `answered` is the code of a note instead of a danger.
+    /// If the server replied to an earlier query of this check, reports a note with the code `answered`, else a danger.
     pub(super) fn unreachable(&mut self, fault: &CallError, answered: Option<&'static str>) {
         let reason = fault.reason();
         let is_refused = match fault {

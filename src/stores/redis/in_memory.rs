@@ -61,7 +61,7 @@ pub(crate) struct Link {
 
 const LOST: &str = "the in-memory server gave no reply";
 
-/// The hashes of scripts that injected faults treat differently: renewals, and scripts whose replies are not dropped.
+/// The hashes of scripts with their own rules for injected faults: renewals, and scripts whose replies are not dropped.
 struct Hashes {
     renewals: HashSet<String>,
     aside: HashSet<String>,
@@ -197,7 +197,7 @@ impl State {
         let is_refused = |it: &Delivery| it.bytes.starts_with(b"-NOSCRIPT");
         is_lost &= !deliveries.iter().any(is_refused);
         self.faults.answers_to_lose -= u32::from(is_lost);
-        // A script that ran too long may have written before it was stopped, so its error reply is dropped.
+        // A script that was stopped after too long may have written. Without its error reply, the outcome is unknown.
         is_lost |= deliveries.iter().any(|it| is_of_endless(&it.bytes));
         let mut lost_message = None;
         for delivery in deliveries {

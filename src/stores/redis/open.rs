@@ -112,7 +112,7 @@ impl Redis {
         }
         let setting = "the addresses of the sentinels";
         let tls = &settings.access.tls_config;
-        // If only the master uses TLS, the TLS settings may be for the master only. Sentinels then get no TLS settings.
+        // If only the master uses TLS, the TLS settings apply to the master only. The sentinels get no TLS settings.
         let is_shared = settings.master_tls != Some(true) || urls.iter().any(|it| asks_for_tls(it));
         let shared = is_shared.then(|| tls.clone());
         let shared = Access {

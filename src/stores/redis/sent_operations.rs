@@ -118,8 +118,8 @@ impl RedisNode {
             expiry: attempts.not_after,
             voting: voting.as_deref(),
         };
-        // If the server may not know the script, the text of the script is sent at once. A thread that no longer waits
-        // for the reply could not send the text after NOSCRIPT.
+        // If the server may not know the script, the text of the script is sent at once. Without the text, the reply
+        // could be NOSCRIPT. If no thread waited for this reply, the operation would never run.
         let number = pool.number(connection, &call);
         let how = (number, !connection.has_script(call.script));
         let sent = pool.send(connection, &call, limit, how, deadline);

@@ -25,7 +25,7 @@ pub(super) fn vote_of(
 
 pub(super) type Voting = (Borrowed, Option<Arc<Identity>>);
 
-/// With a `handle`, fails unless the server is already identified and its grants count.
+/// With a `handle`, fails unless the server is already identified and has a vote.
 pub(super) fn borrow_voting(pool: &Pool, handle: Option<&NodeHandle>) -> Result<Voting, NotReady> {
     let mut borrowed = pool.borrow_ready()?;
     let Some(handle) = handle else {

@@ -88,7 +88,7 @@ fn pause_behind(answers: Vec<Result<Refusal>>) -> Duration {
     }
 }
 
-/// Passes replies, each after its number of seconds, to a wait. Returns the news for other waiters, and the next step.
+/// Passes `answers` to a wait, each at its time in seconds. Returns the news for other waiters, and the next step.
 fn told(end: Option<u32>, answers: Vec<(u32, Result<Refusal>)>) -> (Vec<News>, Next) {
     let (lock, began) = (name(), time::now());
     let at = |seconds: u32| Time {
@@ -182,8 +182,8 @@ fn a_usable_refusal_resets_the_backoff() {
     assert!(after(undone, Ok(refused())) > short * 3);
 }
 
-/// Returns the news of a wait after refusals at these seconds. If `is_undone` is true, the queue has noted that too few
-/// replicas acknowledged an earlier hold.
+/// Returns the news of a wait whose attempts were refused at these times, in seconds. If `is_undone` is true, the queue
+/// has noted that too few replicas acknowledged an earlier hold.
 fn told_where_undone(is_undone: bool, refusals: &[u32]) -> Vec<News> {
     let (lock, began) = (name(), time::now());
     let at = |seconds: u32| Time {

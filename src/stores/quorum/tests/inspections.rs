@@ -115,7 +115,7 @@ fn skipped_nodes_are_used_if_the_others_are_too_few() {
     assert_eq!(order(&[1, 3], all, &[]), vec![0, 2, 4]);
     assert_eq!(order(&[1, 2, 3], all, &[]), vec![0, 4, 1, 2, 3]);
     assert_eq!(order(&[1], 0b00111, &[]), vec![0, 2, 1]);
-    // Too few nodes of the hold have a closed circuit.
+    // If too few nodes of a hold have a closed circuit, the other nodes of the hold are used too.
     assert_eq!(order(&[0], all, &[0b00111]), vec![1, 2, 3, 4, 0]);
     assert_eq!(order(&[0], all, &[0b01111]), vec![1, 2, 3, 4]);
     assert_eq!(order(&[0, 4], all, &[0b01111, 0b00111]), vec![1, 2, 3, 0]);

@@ -109,8 +109,8 @@ impl Operation for Acquire<'_> {
                 }
                 fence => fence.and_then(Result::ok),
             };
-            // An unanswered attempt may arrive after a later release. If the hold count then equals the count that the
-            // attempt expects, the attempt overwrites the count and the lease.
+            // An earlier attempt without a reply may arrive after a release of this level, and then acquire the level
+            // again. So the caller gets this attempt as an in-doubt request.
             let leftover = attempts.leftover(claim);
             if let Some(replica_ack) = attempts.replicas_missing() {
                 return Ok(self.put_back(redis, replica_ack, attempts)?);

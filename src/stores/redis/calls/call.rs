@@ -141,8 +141,8 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// If `step` only queries, the script stores no reply, and the key of the stored reply is omitted. While a slot
-    /// moves, a Cluster node refuses a request with several keys if one of the keys does not exist.
+    /// If `step` only queries, the script stores no reply, so the request omits the key of the stored reply. With a key
+    /// that does not exist, a Cluster node would refuse the request while the slot moves.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let is_question = self.step.is_question();
         let keys = self.script.keys.iter();

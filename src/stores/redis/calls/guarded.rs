@@ -74,8 +74,8 @@ impl Guarded<'_> {
         }
     }
 
-    /// The first refusal may be due to a stale clock offset, so the work is sent again. If the hold's validity ends
-    /// before the deadline, a later refusal returns how long the caller pauses before it checks for a renewal.
+    /// The first refusal may be due to a stale clock offset, so the work is sent again. If the work is refused again,
+    /// and the hold's validity ends before the deadline, returns the caller's pause before it checks for a renewal.
     fn too_late(&mut self, attempts: &Attempts) -> Result<Duration, Unread> {
         if let Check::Hold(_, end) = self.check
             && std::mem::replace(&mut self.was_late, true)

@@ -24,7 +24,7 @@ impl Operation for HandOff<'_> {
             successor: Some(&self.to.visitor),
             lease: self.to.lease,
             floor: self.floor,
-            // A repetition of an executed request returns the same result. If nothing was sent, the caller releases.
+            // A repeated request returns the same result. If nothing was sent, the caller releases the hold.
             repeat: Repeat::Halfway { unsent: false },
             ..Call::of(self.from, |layout| &layout.transfer)
         }

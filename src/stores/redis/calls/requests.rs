@@ -78,7 +78,7 @@ pub(in crate::stores::redis) fn note_in(
 
 pub(crate) struct Attempts {
     pub(crate) deadline: Instant,
-    /// When the oldest attempt that may have run was sent. `None` if no attempt can have run.
+    /// The send time of the oldest attempt that may have run. `None` if no attempt can have run.
     pub(crate) sent_since: Option<BootInstant>,
     /// Like `sent_since`, but without the last attempt.
     pub(crate) earlier_sent_since: Option<BootInstant>,

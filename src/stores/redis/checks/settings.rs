@@ -11,7 +11,7 @@ const OLDEST: (u32, u32) = (6, 2);
 
 const SLOTS: u32 = 16_384;
 
-/// For each other product: the field of `INFO` that identifies the product, the field with its version, and its name.
+/// Products other than Redis and Valkey: the identifying field of `INFO`, the field with the version, and the name.
 const OTHERS: [(&str, &str, &str); 5] = [
     ("dragonfly_version", "dragonfly_version", "Dragonfly"),
     ("garnet_version", "garnet_version", "Garnet"),
@@ -20,7 +20,7 @@ const OTHERS: [(&str, &str, &str); 5] = [
     ("mvcc_depth", "redis_version", "KeyDB"),
 ];
 
-/// If the reply to another command identifies the service, the check adds this field to the reply to `INFO`.
+/// If the reply to `HELLO` identifies Google Memorystore, the check adds this field to the reply to `INFO`.
 pub(super) const SERVICE: &str = "redlatch_service";
 
 #[derive(Clone, Copy)]

@@ -4,7 +4,7 @@
 use super::*;
 use crate::stores::redis::scripts::Arg;
 
-/// The header line of this argument contains one of these texts.
+/// One of the returned texts must be in the line about this argument in a script's header.
 fn words(arg: Arg) -> [&'static str; 2] {
     match arg {
         Visitor | Successor => ["visitor", "token"],

@@ -126,7 +126,7 @@ impl Renewals<'_> {
                 let target = cluster.follow(&it, shard);
                 (it.is_ask.then_some(target), true)
             }
-            // If the next round only exchanges EVALSHA and EVAL, an earlier ASK still determines the node.
+            // If the next round only switches between EVALSHA and EVAL, an earlier ASK still determines the node.
             _ => (one.batch.asked(), false),
         };
         let is_again = is_redirected || is_other_way;

@@ -3,7 +3,7 @@
 //! Claims without an outcome are grouped by server and slot, and sent in rounds. Each round writes all requests, then
 //! reads the replies. So all servers work at the same time. In a quorum, the first round's replies are read later.
 //!
-//! A claim gets another round if a changed request may succeed, for example at another node or outside of a batch.
+//! A claim gets another round if a different request may succeed, for example to another node or outside of a batch.
 
 mod answers;
 mod batch;
@@ -88,7 +88,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// With `again`, the claims get another round.
+    /// Notes an unknown outcome for the claims at `indices`. With `again`, these claims get another round.
     fn unknown(&mut self, indices: &[usize], reason: &str, again: Option<&OpenClaim>) {
         for index in indices {
             self.note(*index, Renewal::Unknown(reason.to_owned()));
@@ -170,7 +170,7 @@ impl<'a> Renewals<'a> {
         }
     }
 
-    /// Refreshing the slot map takes time, so the first round omits claims whose node may no longer be the master.
+    /// Claims whose node may no longer be the master wait for the second round, which refreshes the slot map first.
     fn batches(&mut self, is_first: bool) -> Vec<Batch<'a>> {
         let (topology, claims) = (&self.redis.topology, self.claims);
         let open = std::mem::take(&mut self.open);

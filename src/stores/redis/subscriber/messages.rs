@@ -52,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// If the error names a slot, the slot has moved.
+    /// `text` is an error of the server. `MOVED` with a slot means that the slot has moved to another node.
     pub(super) fn refused(&self, text: &str) {
         if self.on_move.is_none() {
             return;

@@ -51,7 +51,7 @@ impl Redis {
             let connected = self.topology.with(name, deadline, |_, connection| {
                 connected::of_this_library(connection, deadline)
             });
-            // The reply to CLIENT LIST adds only the processes of the holders, so a failure is ignored.
+            // If CLIENT LIST fails, the result has no processes of the holders.
             fill_in_processes(&mut found, &connected.unwrap_or_default());
         }
         Ok(found)
@@ -116,7 +116,7 @@ fn is_of(kind: LockKind, form: Form) -> bool {
     }
 }
 
-/// Returns the connection's generation, the next cursor, and the next locks. A cursor is valid in one generation.
+/// Returns the connection's generation, the next cursor, and the next locks. A new generation invalidates the cursor.
 fn read_page(
     node: &Node,
     connection: &mut Connection,

@@ -31,7 +31,7 @@ pub(super) struct KeyQueries<'a> {
     pub(super) node: &'a Node,
     connection: &'a mut Connection,
     deadline: Instant,
-    /// Whether the queried names are known to be names of locks. If true, the client id of a hold need not be a UUID.
+    /// Whether the queried names are known to be names of locks. If false, only a UUID is accepted as a client id.
     are_locks: bool,
 }
 
@@ -241,7 +241,7 @@ impl<'a> KeyQueries<'a> {
             };
             if let Some(side) = hash.side {
                 info.kind = side;
-                // Readers of this library have a TTL key. Without it, a hold has expired, even if its field remains.
+                // A reader's hold of this library has an `END` key. If the key is missing, the hold has expired.
                 info.holders.retain(|holder| {
                     let is_gone = next().as_ref().map(number_of) == Some(-2);
                     let is_writer = holder.visitor.ends_with(":write");

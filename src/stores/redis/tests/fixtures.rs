@@ -15,7 +15,7 @@ use crate::stores::redis::transport::{
 };
 use crate::stores::redis::{Redis, Settings};
 
-/// The reply of `acquire.lua` to a granted acquisition. `left` has its maximum, so the client learns no server time.
+/// A reply of `acquire.lua` that grants the lock. `left` is at its cap, so the client derives no server time from it.
 pub(crate) const GRANTED: i64 = (1 << 22) - 1;
 
 pub(crate) fn soon() -> Instant {

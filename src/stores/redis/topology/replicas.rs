@@ -51,7 +51,7 @@ impl Replicas {
                     let said = format!("{} is {role}", address.node);
                     fault.get_or_insert(CallError::NotSent(said.into()));
                 }
-                // A retry does not cure an error such as a wrong password, so this error replaces other errors.
+                // A retry does not cure an error such as a wrong password, so this error is returned, not another one.
                 Err(refusal @ (CallError::Server(_) | CallError::Untrusted(_))) => {
                     fault = Some(refusal)
                 }

@@ -9,7 +9,7 @@ use crate::stores::redis::transport::reply_text::plain;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// The request was certainly not executed, or was a query.
+    /// The request had no effect: it was certainly not executed, or it was a query.
     NotSent(Reason),
     /// All connections of the pool were in use until the deadline. The value is the size of the pool.
     Exhausted(u32),
@@ -129,7 +129,7 @@ impl CallError {
         matches!(self, CallError::NoReply { reason, .. } if reason.io_kind() == Some(io::ErrorKind::Other))
     }
 
-    /// Whether the server closed the connection. At `maxclients` it may do so without a reply; with TLS it always does.
+    /// Whether the server closed the connection. At `maxclients`, it may send no error reply, and sends none over TLS.
     pub(crate) fn is_hang_up(&self) -> bool {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         const KINDS: [ErrorKind; 4] = [
@@ -169,8 +169,8 @@ impl CallError {
         }
     }
 
-    /// Puts the node's name before the text. `is_passing` tests the first word of an error reply, which is then the node's
-    /// name. So an error reply for which it was true becomes `NotSent`, for which it is always true.
+    /// Puts the node's name before the text. `is_passing` tests the first word of an error reply, so the node's name
+    /// would make it false. If it was true, the error reply becomes `NotSent`, for which `is_passing` is always true.
     pub(crate) fn at(self, node: &str) -> CallError {
         let is_passing = self.is_passing();
         let at = |reason: &str| format!("{node}: {reason}");

@@ -27,8 +27,8 @@ const MOST_KEPT: usize = 1 << 16;
 
 const READ_AT_ONCE: usize = 4096;
 
-/// A socket's time-out may end up to this long after a request's deadline. So most requests can keep the time-out of an
-/// earlier request, without a system call.
+/// A socket's time-out may exceed the time until a request's deadline by this much. So most requests can keep the
+/// time-out of an earlier request, without a system call.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub(super) struct Decoder {
     read_timeout: Option<Duration>,
 }
 
-/// The scanned part of the current reply. A complete reply has one value more than `elements`: the reply itself.
+/// The scanned part of the current reply. A reply is complete if `values` counts all `elements` and the reply itself.
 #[derive(Default)]
 struct Frame {
     length: usize,

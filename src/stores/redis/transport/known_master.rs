@@ -74,7 +74,7 @@ impl KnownMaster {
     }
 
     /// `began` is the generation at the start of the search for the master. Returns the generation for connections to
-    /// `node`. Returns `None` if the generation has changed since then, unless `node` is the known master.
+    /// `node`. Returns `None` if the generation is no longer `began`, unless `node` is the known master.
     pub(crate) fn found(&self, node: &Arc<str>, began: u64) -> Option<u64> {
         let mut master = self.master.lock();
         let generation = self.generation();

@@ -77,7 +77,7 @@ impl Tunnel {
     }
 }
 
-/// The crate `mysql` does not count the SSL request. So this function adjusts the sequence numbers of login packets.
+/// This function adds an SSL request to the login. So it shifts the sequence numbers of the later login packets.
 fn carry(
     mut near: &UnixStream,
     peer: &Peer,

@@ -81,7 +81,7 @@ fn without_eval_the_refusal_names_the_right() {
         ["+hget"]
     );
     assert!(missing("NOPERM no", Some(Says::error("ERR no"))).is_empty());
-    // The error mentions a key, but does not refuse it.
+    // Both errors contain `a key`, but neither has the code `NOPERM`.
     assert!(missing("NOAUTH a key", Some(Says::error("ERR a key"))).is_empty());
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Taken permits are in the set that Redisson uses, by id. A semaphore without ids has another set, of owners.
+/// The ids of taken permits are in a set that Redisson also uses. A semaphore without ids has a set of owners instead.
 pub(super) static LAYOUT: LazyLock<Layout> = LazyLock::new(|| Layout {
     channel: Key::Prefix("redisson_sc"),
     wakes: Some(wakes_as_many),

@@ -164,7 +164,7 @@ fn read(
         _ => -1,
     };
     Ok(Value::Array(match step {
-        // Unlike the scripts, the commands return no server time. -1 stands for the unknown time left until the expiry.
+        // Unlike the scripts, the commands return no server time. So the time until the request expires is unknown: -1.
         Instead::Acquire if is_own || !is_there => return Ok(Int(-1)),
         Instead::Acquire => vec![Int(0), Int(0), Int(left), text(&found)],
         Instead::Release if found == "1" => return Ok(Int(0)),

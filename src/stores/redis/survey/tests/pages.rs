@@ -162,7 +162,7 @@ fn a_key_that_is_not_utf8_is_not_a_lock() {
     assert_eq!(count(&server, "HLEN"), 1);
 }
 
-/// The server replies with `error` to the first `times` HLENs of the keys `a`, `b` and `d` each. Returns the locks found.
+/// For each of the keys `a`, `b`, `d`, the server replies to the first `times` HLENs with `error`. Returns the locks.
 fn with_error(error: &'static str, times: usize) -> (Result<Vec<String>>, StubServer) {
     let mut left = [("a", times), ("b", times), ("d", times)];
     let server = server(keys(), move |request| {

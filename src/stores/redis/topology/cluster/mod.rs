@@ -207,7 +207,7 @@ impl Cluster {
     pub(crate) fn close(&self) {
         self.channels.lock().is_closed = true;
         let shards = self.shards();
-        // All threads are asked to end before the first wait, so that they end concurrently.
+        // Before the first wait, all threads are asked to end, so that they end concurrently.
         for shard in &shards {
             shard.node.subscriber.dismiss();
         }

@@ -27,7 +27,7 @@ pub(super) fn seeds_of(addresses: Vec<Address>, known: &[Seed]) -> Vec<Seed> {
 }
 
 /// Nodes that failed come last, after doubtful nodes. Among equal nodes, the least recently queried node comes first,
-/// because the most recently queried node may be in the minority of a partition.
+/// so that a node in the minority of a partition is not queried again and again.
 pub(super) fn in_order(seeds: &[Seed], is_doubtful: impl Fn(&str) -> bool) -> Vec<Address> {
     let mut order: Vec<&Seed> = seeds.iter().collect();
     order.sort_by_key(|it| (it.has_failed, is_doubtful(&it.address.node), it.asked_at));

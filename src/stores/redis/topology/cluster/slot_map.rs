@@ -14,7 +14,7 @@ use crate::stores::redis::transport::{Address, CallError};
 pub(super) struct SlotMap {
     /// Sorted, without overlaps.
     pub(super) ranges: Vec<Range>,
-    /// The masters of single slots that have moved since the last refresh, according to redirections.
+    /// The new masters of single slots, from the redirections since the last refresh.
     pub(super) moved: HashMap<u16, Arc<Shard>>,
     pub(super) shards: HashMap<Arc<str>, Arc<Shard>>,
     /// The nodes that are queried for the next map: the seeds, and the nodes of this map.

@@ -32,7 +32,7 @@ pub(super) fn reason_to_ignore(
 ) -> Option<String> {
     let other = match failure {
         MasterState::Unclear => return Some("the last known master still reports".to_owned()),
-        // `lone` is accepted if its server is in `ranked`, the candidates of a client that knows no master.
+        // A client that knows no master chooses from `ranked`. `lone` is accepted if its server is in `ranked`.
         MasterState::NoMaster => {
             let ranked = ranked(reports, configured);
             let is_one = ranked.iter().any(|it| it.node() == lone.node());
@@ -46,8 +46,8 @@ pub(super) fn reason_to_ignore(
     other.map(|it| format!("other sentinels name {}", it.node()))
 }
 
-/// Returns the reported masters for a client that knows no master, in descending order of epoch, then of the number of
-/// reports. Masters with too few reports are returned only if no master has enough reports.
+/// Ranks the reported masters for a client that knows no master: by epoch, then by the number of reports, the highest
+/// first. Masters with too few reports are returned only if no master has enough reports.
 pub(super) fn ranked(reports: &[Report], configured: usize) -> Vec<Report> {
     let enough = enough_of(configured);
     let mut ranked: Vec<(Report, usize)> = Vec::new();
@@ -80,8 +80,8 @@ fn epochs_of(reports: &[Report], node: &str) -> Vec<i64> {
     epochs
 }
 
-/// Returns the master to accept after these reports, if its server or epoch differs from `accepted`. Reports without a
-/// higher epoch than `accepted` count only if `may_go_back`.
+/// Returns the master to accept after these reports, if its server or epoch differs from `accepted`. A report whose
+/// epoch is not higher than the epoch of `accepted` counts only if `may_go_back` is true.
 pub(super) fn newly_accepted(
     accepted: &Report,
     reports: &[Report],

@@ -61,7 +61,7 @@ struct Shared {
     sentinels: Mutex<Vec<Arc<Sentinel>>>,
     /// The number of sentinels in the settings.
     configured: usize,
-    /// Stays set when a failover is only suspected.
+    /// A suspected failover does not reset this field.
     accepted: Mutex<Option<Report>>,
     /// The settings for connections to the master.
     credentials: Address,
@@ -255,8 +255,8 @@ impl Shared {
         }
     }
 
-    /// The reported server becomes the accepted master if no master is accepted, or if `instead_of` is accepted. Fails
-    /// if the server's role is not master, or if another master stays accepted.
+    /// Accepts the reported server as the master if there is no accepted master, or if the accepted master is
+    /// `instead_of`. Fails if the server's role is not master, or if another master stays accepted.
     fn connect_to(
         &self,
         report: &Report,
@@ -314,7 +314,7 @@ impl Shared {
             },
         };
         if let CallError::Server(_) | CallError::Untrusted(_) = failure.fault {
-            // The caller would retry `NotSent`, but a retry does not cure an error such as a wrong password.
+            // A retry does not cure an error such as a wrong password. So this error is not returned as `NotSent`.
             return Err(failure.fault.clone());
         }
         let told = format!(

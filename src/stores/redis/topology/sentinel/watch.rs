@@ -16,12 +16,12 @@ use crate::stores::redis::transport::{CallError, Connection, encode, share};
 
 const CHANNEL: &str = "+switch-master";
 
-/// A `check` that returned false is repeated after a pause. These are the means of the first and the longest pause.
+/// The mean of the first pause, and of the longest pause, after a `check` that returned false.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 impl Shared {
-    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or too few sentinels
-    /// have reported a later failover.
+    /// Returns false if the check has to be repeated soon: the accepted master is unreachable, or a later failover was
+    /// reported, but by too few sentinels.
     fn check(&self) -> bool {
         let deadline = time::now() + self.command_timeout;
         let began = self.known_master.generation();
@@ -67,7 +67,7 @@ impl Shared {
         reports.iter().all(|answer| answer.epoch <= epoch)
     }
 
-    /// Returns the last known master if another master is accepted.
+    /// If the accepted master is not this client's last master, returns this client's last master.
     fn replaced(&self) -> Option<Arc<str>> {
         let accepted = self.accepted.lock().as_ref().map(Report::node)?;
         self.known_master.last().filter(|last| **last != *accepted)

@@ -49,7 +49,7 @@ const UNSOLICITED: &str = "the connection was closed, or has an unsolicited repl
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// The client only estimates the server's clock, so the server may accept a request up to this long after its deadline.
-/// The 1 s is the longest time from a request's arrival to its effect.
+/// The subtracted 1 s is the longest time from a request's arrival to its effect.
 const LATEST: Duration = EXPIRY_SLACK
     .saturating_sub(Duration::from_secs(1))
     .saturating_sub(EXPIRY_DRIFT);

@@ -98,7 +98,7 @@ impl Pool {
             Err(NoSlot::Busy(size)) => return Err(NotReady::Busy(size)),
             Err(NoSlot::NoThread(_)) => return Err(NotReady::NotConnected),
         };
-        // A firewall may have dropped an idle connection without a notice. `usable` checks idle connections later.
+        // A firewall may drop an idle connection without a notice. So only a recently used connection is returned.
         let is_recent =
             |it: &mut Box<Connection>| time::since(it.last_used) < self.check_idle_after;
         if let Some(mut connection) = slot.take_if(is_recent)
@@ -203,7 +203,7 @@ fn may_use_another_connection(fault: &CallError) -> bool {
     }
 }
 
-/// Whether the script has to be sent as text with `EVAL`.
+/// Returns whether the error `text` means that the client must send the script's source with `EVAL`.
 pub(crate) fn lacks_script(text: &str) -> bool {
     text.starts_with("NOSCRIPT") || lacks_evalsha(text)
 }
@@ -224,7 +224,7 @@ fn has_no_scripts(text: &str) -> bool {
     text.contains("scripting") && (text.contains("disabled") || text.contains("not supported"))
 }
 
-/// Also true if the user has no right to `command`, which is in lower case.
+/// Returns whether the error `text` says that `command`, in lower case, is unknown or forbidden to the user.
 pub(crate) fn lacks(text: &str, command: &str) -> bool {
     let text = text.to_ascii_lowercase();
     // Redis before 7.0 quotes unknown commands with backticks.

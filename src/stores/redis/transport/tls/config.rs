@@ -24,7 +24,7 @@ pub(crate) struct TlsConfig {
     pub(crate) identity: Option<(Pem, Pem)>,
     pub(crate) server_name: Option<String>,
     pub(crate) pins: Vec<String>,
-    /// Returns the authorities and the identity. If one of these texts is empty, the field of this name is used.
+    /// Returns the authorities and the identity. An empty text stands for the field `authorities` or `identity`.
     pub(crate) provider: Option<Arc<Provider<Given>>>,
     shared: OnceLock<Arc<Shared>>,
 }

@@ -194,7 +194,7 @@ impl Session {
         Some(self.fault_of(refusal, None))
     }
 
-    /// Certificates from files and providers may change. So a refusal may be `NotSent`, which allows a retry.
+    /// Files and providers may supply other certificates later. So a refusal may be `NotSent`, which allows a retry.
     fn fault_of(&self, refusal: Refusal, error: Option<io::Error>) -> CallError {
         let mut words = refusal.words;
         if let Some(trouble) = self.shared.trouble() {
