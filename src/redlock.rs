@@ -50,7 +50,7 @@ use crate::stores::quorum::{MOST_NODES, Quorum, Settings};
 /// * a server whose replication ids show that it may have been a replica;
 /// * a server whose client was opened with sentinels or replicas, after the first connection and after each restart.
 ///
-/// Use masters without replicas. Nodes of a cluster are refused. [`Redlock::check`] reports problems. All clients of
+/// Use masters without replicas. Nodes of a cluster are refused. [`Redlock::check`] reports problems. All Redlocks of
 /// the same nodes must have the same `max_lease`.
 ///
 /// A Redlock is only a lease: a thread that pauses after a check of its hold does not notice that the hold ends during

@@ -127,7 +127,7 @@ impl Controls<'_> {
     /// Removes the lock of this name from the server, and returns whether the lock was held.
     ///
     /// `name` is the name passed to [`Client::lock`], or the full name from [`Lock::name`](crate::Lock::name). No
-    /// client is notified. The holder's `is_valid` stays true until its next renewal or unlock. A waiter notices the
+    /// client is notified. The holder's `is_valid` stays true until its next request, such as a renewal. A waiter notices the
     /// free lock within about a second. The cause of the loss is [`LossCause::Gone`](crate::LossCause::Gone), or
     /// [`LossCause::HeldBy`](crate::LossCause::HeldBy) if another holder has acquired the lock meanwhile.
     ///

@@ -40,7 +40,7 @@ struct Parked {
     permit: Option<Wake>,
     /// One bit for each source with an unused message. When messages give a permit, all messages are used.
     notified_by: u64,
-    /// One message from a source outside of all groups gives a permit.
+    /// If a source is in none of these groups, its message alone gives a permit.
     groups: SmallVec<[SourceGroup; 1]>,
     interrupted: bool,
     closed: bool,

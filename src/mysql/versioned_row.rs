@@ -47,7 +47,7 @@ impl VersionedRow {
     /// # Errors
     ///
     /// [`Error::Unsupported`](crate::Error::Unsupported) if [`Client::versioned`](crate::Client::versioned) did not name the
-    /// column, or if its value does not have this type. Read a column that may be NULL as an `Option`.
+    /// column, or if its value does not have this type. If a column may be NULL, read it as an `Option`.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let mut columns = self.columns().iter().enumerate();
         let found = columns.find(|(_, known)| known.name_str().eq_ignore_ascii_case(column));

@@ -23,7 +23,7 @@ pub enum LockKind {
     Read,
     /// A [`Client::read_write_lock`](crate::Client::read_write_lock) held by a writer, who may also read.
     Write,
-    /// A [`Client::token_lock`](crate::Client::token_lock), or another string that looks like a token.
+    /// A [`Client::token_lock`](crate::Client::token_lock), or another string of at most 256 bytes.
     Token,
     /// A [`Client::semaphore`](crate::Client::semaphore) whose permits a client of this library holds.
     Semaphore,

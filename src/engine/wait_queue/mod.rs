@@ -29,7 +29,7 @@ pub(crate) struct WaitQueues<O, G> {
 #[derive(Debug)]
 struct WaitQueue<O, G> {
     nodes: VecDeque<Arc<Waiter<O, G>>>,
-    /// True if a thread of this client probably holds the lock.
+    /// True if a thread of this client probably holds the lock alone.
     is_held_locally: bool,
     run: Run,
     /// All waiters share this view, except its `turn`.

@@ -22,7 +22,7 @@ use crate::stores::share;
 
 pub(crate) use member::Member;
 
-/// The longest random delay before an attempt, so that multi-locks with common members do not collide repeatedly.
+/// The longest random delay of a waiter after a message. It keeps multi-locks with common members from colliding again.
 const JITTER: Duration = Duration::from_millis(2);
 
 pub(crate) struct MultiStore {

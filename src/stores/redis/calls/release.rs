@@ -52,8 +52,8 @@ impl Operation for Release<'_> {
 }
 
 impl Redis {
-    /// Returns how many other processes received the message, plus the waiters of this process that wait for several
-    /// locks at once. `receivers` is -1 if the server cannot count them.
+    /// Returns a sum: the other subscribers that received the message, and the waiters of this client that listen to
+    /// several sources. Returns 1 if the server cannot count the receivers (`receivers` is -1).
     pub(super) fn other_receivers(&self, claim: &Claim, receivers: i64) -> u32 {
         let Ok(receivers) = u32::try_from(receivers) else {
             return 1;

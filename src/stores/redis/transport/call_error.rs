@@ -76,7 +76,7 @@ impl CallError {
         }
     }
 
-    /// `EVAL` never returns `NOSCRIPT`, so the reply belongs to an earlier `EVALSHA`.
+    /// Turns `NOSCRIPT` into a lost reply: `EVAL` never returns `NOSCRIPT`, so it belongs to an earlier `EVALSHA`.
     pub(crate) fn of_eval(self) -> CallError {
         match self {
             CallError::Server(text) if text.starts_with("NOSCRIPT") => {

@@ -32,7 +32,7 @@ pub(super) fn reason_to_ignore(
 ) -> Option<String> {
     let other = match failure {
         MasterState::Unclear => return Some("the last known master still reports".to_owned()),
-        // A client that knows no master chooses from `ranked`. `lone` is accepted if its server is in `ranked`.
+        // The known master has another role. So `lone` is accepted as by a client that knows no master: if it is in `ranked`.
         MasterState::NoMaster => {
             let ranked = ranked(reports, configured);
             let is_one = ranked.iter().any(|it| it.node() == lone.node());
