@@ -47,7 +47,7 @@ pub(crate) enum QuarantineReason {
     IsNew,
     /// The server restarted or was replaced since it was last identified.
     Restarted,
-    /// The server was a replica, and its master may have granted locks that were not replicated.
+    /// The server may have been a replica, and its master may have granted locks that were not replicated.
     Followed,
     /// The replication id of the server changed: the server was a replica, or it discarded its replication backlog.
     ChangedId,
@@ -118,7 +118,7 @@ impl Membership {
     ///
     /// | server | locks that this node granted earlier | no vote for one `max_lease` from |
     /// |---|---|---|
-    /// | was a replica | may be missing on the server | now |
+    /// | may have been a replica | may be missing on the server | now |
     /// | first at this node, with `trust_new_nodes` | none | – |
     /// | first at this node, which can fail over | may be missing on the server | now |
     /// | first at this node, otherwise | may be missing if granted before the start | its start |
@@ -212,7 +212,7 @@ impl std::fmt::Display for Quarantined {
                 let because = match why {
                     QuarantineReason::IsNew => "was started less than one max_lease ago",
                     QuarantineReason::Restarted => "has restarted, or another server has taken its place,",
-                    QuarantineReason::Followed => "was a replica of another server",
+                    QuarantineReason::Followed => "may have been a replica of another server",
                     QuarantineReason::ChangedId => {
                         "has a new replication id, because it was a replica of another server or its replicas were \
                             away for longer than repl-backlog-ttl,"

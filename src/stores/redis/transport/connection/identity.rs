@@ -17,7 +17,7 @@ pub(crate) struct Identity {
     pub(crate) run: Arc<str>,
     /// `master_replid`, which changes if the server may have copied another server's keys. Empty if not reported.
     pub(crate) history: Arc<str>,
-    /// Whether the server was a replica earlier, according to `master_replid2`.
+    /// Whether `master_replid2` shows that the server may have been a replica.
     pub(crate) has_followed: bool,
     /// Whether the server is a replica. A replica may discard its keys to copy those of its master.
     pub(crate) follows: bool,
