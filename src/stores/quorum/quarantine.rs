@@ -138,10 +138,10 @@ impl Membership {
             None if self.trusts_new_nodes => None,
             None if can_fail_over => all_of_it(QuarantineReason::MayMove),
             // The server may have had other persistence settings before its start, so `remembers` is ignored here.
-            None => identity.age.map(|age| {
-                let left = self.max_lease.saturating_sub(age);
-                (identity.told + left, QuarantineReason::IsNew)
-            }),
+            None => {
+                let left = self.max_lease.saturating_sub(identity.age);
+                Some((identity.told + left, QuarantineReason::IsNew))
+            }
             Some(before) if before.run == identity.run => all_of_it(QuarantineReason::ChangedId),
             Some(before)
                 if identity.remembers
@@ -167,9 +167,9 @@ impl SeenRun {
 }
 
 impl Identity {
-    /// Whether this run of the server had begun before `moment`. True if `age` is `None`.
+    /// Whether this run of the server had begun before `moment`.
     fn ran_at(&self, moment: BootInstant) -> bool {
-        self.age.is_none_or(|age| moment + age > self.told)
+        moment + self.age > self.told
     }
 }
 

@@ -21,9 +21,9 @@ pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "a quarantine counts from before the question",
         file: "stores/quorum/quarantine.rs",
-        find: "(identity.told + left, QuarantineReason::IsNew)",
+        find: "Some((identity.told + left, QuarantineReason::IsNew))",
         replace: r"
                 let from = if PLANTED { identity.asked } else { identity.told };
-                (from + left, QuarantineReason::IsNew)",
+                Some((from + left, QuarantineReason::IsNew))",
     },
 ];

@@ -4,14 +4,17 @@ use super::*;
 
 const MAX: Duration = Duration::from_secs(30);
 
-fn server(run: &str, age: Option<u64>) -> Identity {
+/// Seconds that exceed `MAX`.
+const LONG: u64 = 3600;
+
+fn server(run: &str, age: u64) -> Identity {
     Identity {
         run: run.into(),
         history: format!("history of {run}").into(),
         has_followed: false,
         follows: false,
         is_in_cluster: false,
-        age: age.map(Duration::from_secs),
+        age: Duration::from_secs(age),
         remembers: false,
         asked: BootInstant::now(),
         told: BootInstant::now(),
@@ -21,7 +24,7 @@ fn server(run: &str, age: Option<u64>) -> Identity {
 fn remembering(run: &str) -> Identity {
     Identity {
         remembers: true,
-        ..server(run, Some(0))
+        ..server(run, 0)
     }
 }
 
@@ -37,27 +40,27 @@ fn why(vote: Result<(), Quarantined>) -> Option<QuarantineReason> {
 fn a_server_that_just_started_has_no_vote() {
     let membership = Membership::new(3, MAX, false);
     assert!(matches!(
-        membership.admit(0, false, &server("a", Some(0))),
+        membership.admit(0, false, &server("a", 0)),
         Err(Quarantined::For(..))
     ));
-    assert!(membership.admit(1, false, &server("b", None)).is_ok());
+    assert!(membership.admit(1, false, &server("b", LONG)).is_ok());
     // `c` has persistence now, but its persistence settings before its start are unknown.
     let vote = membership.admit(2, false, &remembering("c"));
     assert_eq!(why(vote), Some(QuarantineReason::IsNew));
     let trusting = Membership::new(3, MAX, true);
-    assert!(trusting.admit(0, false, &server("a", Some(0))).is_ok());
+    assert!(trusting.admit(0, false, &server("a", 0)).is_ok());
 }
 
 #[test]
 fn a_replaced_server_has_no_vote_even_with_trust_new_nodes() {
     let membership = Membership::new(3, MAX, true);
-    assert!(membership.admit(0, false, &server("a", None)).is_ok());
+    assert!(membership.admit(0, false, &server("a", LONG)).is_ok());
     assert!(matches!(
-        membership.admit(0, false, &server("b", None)),
+        membership.admit(0, false, &server("b", LONG)),
         Err(Quarantined::For(..))
     ));
     assert!(matches!(
-        membership.admit(0, false, &server("b", None)),
+        membership.admit(0, false, &server("b", LONG)),
         Err(Quarantined::For(..))
     ));
     // `b` ran without persistence, so its locks stay lost even if later runs have persistence.
@@ -75,12 +78,12 @@ fn a_replaced_server_has_no_vote_even_with_trust_new_nodes() {
 #[test]
 fn one_server_has_one_vote() {
     let membership = Membership::new(3, MAX, true);
-    assert!(membership.admit(0, false, &server("a", None)).is_ok());
+    assert!(membership.admit(0, false, &server("a", LONG)).is_ok());
     assert!(matches!(
-        membership.admit(2, false, &server("a", None)),
+        membership.admit(2, false, &server("a", LONG)),
         Err(Quarantined::SameAs(0))
     ));
-    assert!(membership.admit(0, false, &server("a", None)).is_ok());
+    assert!(membership.admit(0, false, &server("a", LONG)).is_ok());
 }
 
 #[test]
@@ -100,14 +103,14 @@ fn a_former_replica_has_no_vote() {
 fn uptime_and_persistence_do_not_count_with_failover() {
     let membership = Membership::new(3, MAX, false);
     let old = Identity {
-        age: Some(MAX * 2),
+        age: MAX * 2,
         ..remembering("a")
     };
     assert_eq!(
         why(membership.admit(0, true, &old)),
         Some(QuarantineReason::MayMove)
     );
-    assert!(membership.admit(1, false, &server("b", Some(60))).is_ok());
+    assert!(membership.admit(1, false, &server("b", 60)).is_ok());
     // With failover, `b` may be another server than `a`, so the persistence of `b` does not count.
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, true, &remembering("a")).is_ok());
@@ -135,7 +138,7 @@ fn a_server_that_ran_beside_the_former_one_replaced_it() {
     let membership = Membership::new(3, MAX, true);
     assert!(membership.admit(0, false, &remembering("a")).is_ok());
     let beside = Identity {
-        age: Some(Duration::from_secs(5)),
+        age: Duration::from_secs(5),
         ..remembering("b")
     };
     assert_eq!(
@@ -147,11 +150,11 @@ fn a_server_that_ran_beside_the_former_one_replaced_it() {
 #[test]
 fn an_identity_that_crosses_a_later_one_is_outdated() {
     let membership = Membership::new(3, MAX, true);
-    let early = server("a", Some(0));
-    assert!(membership.admit(0, false, &server("b", Some(0))).is_ok());
+    let early = server("a", 0);
+    assert!(membership.admit(0, false, &server("b", 0)).is_ok());
     let vote = membership.admit(0, false, &early);
     assert!(matches!(vote, Err(Quarantined::Outdated)), "{vote:?}");
-    let vote = membership.admit(0, false, &server("a", Some(0)));
+    let vote = membership.admit(0, false, &server("a", 0));
     assert_eq!(why(vote), Some(QuarantineReason::Restarted));
 }
 
@@ -160,13 +163,13 @@ fn a_replica_and_a_cluster_node_have_no_vote() {
     let membership = Membership::new(3, MAX, true);
     let follower = Identity {
         follows: true,
-        ..server("a", None)
+        ..server("a", LONG)
     };
     let vote = membership.admit(0, false, &follower);
     assert!(matches!(vote, Err(Quarantined::Follows)), "{vote:?}");
     let part = Identity {
         is_in_cluster: true,
-        ..server("a", None)
+        ..server("a", LONG)
     };
     let vote = membership.admit(0, false, &part);
     assert!(matches!(vote, Err(Quarantined::InCluster)), "{vote:?}");
@@ -183,11 +186,11 @@ fn a_restart_keeps_the_vote_only_with_persistence_throughout() {
         why(membership.admit(0, false, &now))
     };
     assert_eq!(after(&[remembering("a")], remembering("b")), None);
-    assert_eq!(after(&[remembering("a")], server("b", Some(0))), restarted);
-    assert_eq!(after(&[server("a", Some(0))], remembering("b")), restarted);
-    let changed = [remembering("a"), server("a", Some(0))];
+    assert_eq!(after(&[remembering("a")], server("b", 0)), restarted);
+    assert_eq!(after(&[server("a", 0)], remembering("b")), restarted);
+    let changed = [remembering("a"), server("a", 0)];
     assert_eq!(after(&changed, remembering("b")), restarted);
-    let changed = [server("a", Some(0)), remembering("a")];
+    let changed = [server("a", 0), remembering("a")];
     assert_eq!(after(&changed, remembering("b")), restarted);
 }
 
@@ -195,14 +198,13 @@ fn a_restart_keeps_the_vote_only_with_persistence_throughout() {
 fn a_server_ran_at_moments_after_its_latest_start() {
     let moment = BootInstant::now();
     let told = moment + Duration::from_secs(5);
-    let aged = |age: Option<u64>| Identity {
+    let aged = |age| Identity {
         told,
         ..server("a", age)
     };
-    assert!(!aged(Some(4)).ran_at(moment));
-    assert!(!aged(Some(5)).ran_at(moment));
-    assert!(aged(Some(6)).ran_at(moment));
-    assert!(aged(None).ran_at(moment));
+    assert!(!aged(4).ran_at(moment));
+    assert!(!aged(5).ran_at(moment));
+    assert!(aged(6).ran_at(moment));
 }
 
 #[test]
@@ -210,9 +212,9 @@ fn a_handle_returns_the_reason_without_a_vote() {
     let membership = Arc::new(Membership::new(3, MAX, true));
     let handle = NodeHandle::new(&membership, 0, false);
     assert!(handle.quarantined().is_none());
-    handle.admit(&server("a", Some(0))).unwrap();
+    handle.admit(&server("a", 0)).unwrap();
     assert!(handle.quarantined().is_none());
-    assert!(handle.admit(&server("b", Some(0))).is_err());
+    assert!(handle.admit(&server("b", 0)).is_err());
     let why = handle.quarantined().unwrap().to_string();
     assert!(why.contains("restarted"), "{why}");
 }

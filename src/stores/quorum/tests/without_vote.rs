@@ -16,7 +16,7 @@ fn start_again(five: &Five, nodes: &[usize]) {
                 has_followed: false,
                 follows: false,
                 is_in_cluster: false,
-                age: Some(Duration::ZERO),
+                age: Duration::ZERO,
                 remembers: false,
                 asked: BootInstant::now(),
                 told: BootInstant::now(),

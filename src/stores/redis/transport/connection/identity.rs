@@ -23,8 +23,8 @@ pub(crate) struct Identity {
     pub(crate) follows: bool,
     /// Whether the server is a Cluster node, whose slots may move to other nodes.
     pub(crate) is_in_cluster: bool,
-    /// The server had run for at least this long when the reply arrived. Tests use `None` for an unlimited time.
-    pub(crate) age: Option<Duration>,
+    /// The server had run for at least this long when the reply arrived.
+    pub(crate) age: Duration,
     /// Whether every write is synced to the append-only file, so that locks survive a crash of the server.
     pub(crate) remembers: bool,
     /// `asked`: when the query was sent. `told`: when the reply arrived.
@@ -102,7 +102,7 @@ pub(super) fn identity_in(
         // Redis names the field `redis_mode`, Valkey `server_mode`.
         is_in_cluster: is_cluster("redis_mode") || is_cluster("server_mode"),
         // Redis computes the uptime from two timestamps in whole seconds, so the uptime may be up to 1 s too long.
-        age: Some(Duration::from_secs(up.saturating_sub(1))),
+        age: Duration::from_secs(up.saturating_sub(1)),
         remembers,
         asked,
         told,

@@ -155,7 +155,7 @@ fn identity_and_durability_are_read_from_info() {
     let always = ["appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
     let plain = of(server, aof, master, &always).unwrap();
     assert_eq!((&*plain.run, &*plain.history), ("abc", "f00"));
-    assert_eq!(plain.age, Some(Duration::from_secs(89)));
+    assert_eq!(plain.age, Duration::from_secs(89));
     assert!(plain.remembers && !plain.follows && !plain.has_followed && !plain.is_in_cluster);
     // In each of these cases, locks may not survive a crash.
     for (persistence, fsync) in [
@@ -188,7 +188,7 @@ fn identity_and_durability_are_read_from_info() {
     }
     let young = server.replace("seconds:90", "seconds:-5");
     let young = of(&young, aof, master, &always).unwrap();
-    assert_eq!(young.age, Some(Duration::ZERO));
+    assert_eq!(young.age, Duration::ZERO);
     for nobody in ["", "run_id:abc\r\n", "uptime_in_seconds:9\r\n"] {
         assert!(of(nobody, aof, master, &always).is_err(), "{nobody}");
     }
