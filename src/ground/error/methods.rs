@@ -1,3 +1,5 @@
+//! The methods of `Error`, such as `is_retryable`, and its constructors.
+
 use std::sync::Arc;
 
 #[cfg(feature = "mysql")]

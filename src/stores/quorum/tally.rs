@@ -1,4 +1,4 @@
-//! The votes of the nodes on one request, and their result.
+//! The votes of the nodes on one request, and their result. `acquire.rs` decides by the votes whether the lock is granted.
 
 use std::sync::Arc;
 use std::time::Duration;

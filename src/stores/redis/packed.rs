@@ -1,4 +1,4 @@
-//! A request in the encoding of the Redis protocol.
+//! A request in the encoding of the Redis protocol. `transport/decoder.rs` reads the replies.
 
 use itoa::Buffer;
 
