@@ -13,7 +13,7 @@ use crate::ground::clock::SHORTEST_LEASE;
 use crate::ground::error::{Error, Result};
 use crate::ground::loss::Loss;
 use crate::ground::observer::{Observed, Observer};
-use crate::ground::random;
+use crate::ground::{process, random};
 use crate::store::LONGEST_LEASE;
 use crate::stores::redis::{Mapper, Replication, Settings};
 
@@ -264,6 +264,11 @@ impl Builder {
     }
 
     fn validate(&self) -> Result<()> {
+        if process::is_forked() {
+            let reason = "it was forked from a process that had a client: fork before the first client, or run another \
+                program in the child";
+            return Err(Error::config("this process", reason));
+        }
         let settings = &self.settings;
         check_lease("watchdog_timeout", settings.lease)?;
         check_timeout("command_timeout", settings.command_timeout)?;

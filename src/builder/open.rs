@@ -26,7 +26,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if the URL is invalid, or needs a feature that is not enabled.
+    /// [`Error::InvalidConfig`] if the URL is invalid or needs a feature that is not enabled, or if this process was forked
+    /// from a process that had a client.
     pub fn open(url: &str) -> Result<Client> {
         Client::builder().open(url)
     }
@@ -65,7 +66,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or the URL is invalid, or needs a feature that is not enabled.
+    /// [`Error::InvalidConfig`] if a setting or the URL is invalid or needs a feature that is not enabled, or if this process
+    /// was forked from a process that had a client.
     pub fn open(self, url: &str) -> Result<Client> {
         let schemes = ["mysql:", "mysqls:", "mariadb:"];
         if schemes.iter().any(|it| url.starts_with(it)) {

@@ -7,6 +7,16 @@ use forkguard::atfork::Guard;
 static FIRST: LazyLock<Option<(Guard, u32)>> =
     LazyLock::new(|| Some((Guard::try_new().ok()?, process::id())));
 
+/// Whether this process was forked after its parent had created a client.
+///
+/// In such a child, `parking_lot` still lists threads of the parent as parked. A thread of the child can get the memory
+/// of one of these threads, and then wait forever.
+pub(crate) fn is_forked() -> bool {
+    FIRST
+        .as_ref()
+        .is_some_and(|(guard, _)| guard.clone().detected_fork())
+}
+
 pub(crate) fn id() -> u32 {
     match &*FIRST {
         Some((guard, id)) if !guard.clone().detected_fork() => *id,

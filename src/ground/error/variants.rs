@@ -281,11 +281,12 @@ errors! {
         /// The lock.
         lock: Arc<str>,
     } "closed" (Some(lock), None), "lock {lock:?}: the client was shut down";
-    /// This process is a fork of the process that created the client. Create a new client in the child.
+    /// This process is a fork of the process that created the client. The child cannot create a client, either: fork before
+    /// the first client, or run another program in the child.
     Forked {
         /// The lock.
         lock: Arc<str>,
-    } "forked" (Some(lock), None), "lock {lock:?}: the client was created before fork(); create a new client in the child process";
+    } "forked" (Some(lock), None), "lock {lock:?}: the client was created before fork(); fork before the first client, or run another program in the child";
     /// This lock, store or thread does not support the operation.
     Unsupported {
         /// The lock, the resource of a fenced write, or the table and the key.

@@ -7,6 +7,7 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
     let server = RedisServer::start();
     let monitor = Monitor::start(&server);
     let mut child = Child::spawn("forking holder", &[("URL", &server.url())]);
+    child.expect_line("unlocked early", CHILD);
     let id = child.expect_line("holds", CHILD)["holds ".len()..].to_owned();
     // The first script of the new client reads the existing field.
     let sent = || {
@@ -22,7 +23,7 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
     assert_eq!(
         report,
         "forked valid=false,false remaining=0ns try_lock=Forked unlock=Forked guard=Forked lost=Forked \
-         question=Forked force=Forked"
+         question=Forked force=Forked open=InvalidConfig"
     );
     child.expect_line("joined", CHILD);
     let sent = sent();
@@ -39,6 +40,7 @@ fn a_forked_child_owns_nothing_and_harms_nothing() {
 
 pub(super) fn forking_holder() {
     let url = arg("URL");
+    fork_before_the_first_client(&url);
     // No renewal happens during the life of the forked child.
     let client = Client::builder()
         .watchdog_timeout(Duration::from_secs(45))
@@ -68,6 +70,7 @@ pub(super) fn forking_holder() {
                     assert_eq!(told.cause, LossCause::Forked);
                 }
             }
+            let opened = outcome(Client::open(&url));
             let question = outcome(lock.is_locked());
             let force = outcome(lock.force_unlock());
             drop(guard);
@@ -75,7 +78,7 @@ pub(super) fn forking_holder() {
             drop((lock, client));
             say(&format!(
                 "forked valid={},{} remaining={remaining:?} try_lock={tried} unlock={unlocked} guard={freed} \
-                 lost={lost} question={question} force={force}",
+                 lost={lost} question={question} force={force} open={opened}",
                 valid.0, valid.1
             ));
             std::process::exit(0);
@@ -94,5 +97,18 @@ pub(super) fn forking_holder() {
                 freed.0, freed.1
             ));
         }
+    }
+}
+
+fn fork_before_the_first_client(url: &str) {
+    match fork::fork().unwrap() {
+        Fork::Child => {
+            let lock = Client::open(url).unwrap().lock("early");
+            assert!(lock.try_lock().unwrap());
+            lock.unlock().unwrap();
+            say("unlocked early");
+            std::process::exit(0);
+        }
+        Fork::Parent(pid) => fork::waitpid(pid).unwrap(),
     }
 }
