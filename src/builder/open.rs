@@ -90,7 +90,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or a URL is invalid.
+    /// [`Error::InvalidConfig`] if a setting or a URL is invalid, or in a forked child as for [`open`](Builder::open).
     pub fn master_replicas(
         self,
         urls: impl IntoIterator<Item = impl AsRef<str>>,
@@ -116,7 +116,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or a URL is invalid.
+    /// [`Error::InvalidConfig`] if a setting or a URL is invalid, or in a forked child as for [`open`](Builder::open).
     ///
     /// # Examples
     ///
@@ -157,7 +157,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] if a setting or a URL is invalid.
+    /// [`Error::InvalidConfig`] if a setting or a URL is invalid, or in a forked child as for [`open`](Builder::open).
     ///
     /// # Examples
     ///

@@ -7,7 +7,7 @@ use forkguard::atfork::Guard;
 static FIRST: LazyLock<Option<(Guard, u32)>> =
     LazyLock::new(|| Some((Guard::try_new().ok()?, process::id())));
 
-/// Whether this process was forked after its parent had created a client.
+/// Whether this process was forked after its parent had tried to create a client.
 ///
 /// In such a child, `parking_lot` still lists threads of the parent as parked. A thread of the child can get the memory
 /// of one of these threads, and then wait forever.
@@ -19,7 +19,7 @@ pub(crate) fn is_forked() -> bool {
 
 pub(crate) fn id() -> u32 {
     match &*FIRST {
-        Some((guard, id)) if !guard.clone().detected_fork() => *id,
+        Some((_, id)) if !is_forked() => *id,
         _ => process::id(),
     }
 }
