@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use super::*;
@@ -35,11 +34,11 @@ fn a_blocked_provider_has_one_thread_and_serves_later_calls() {
     let orders = std::sync::Mutex::new(orders);
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let provider = Arc::new(CredentialsProvider::new("credentials", move || {
+    let provider = CredentialsProvider::new("credentials", move || {
         counted.fetch_add(1, Ordering::Relaxed);
         orders.lock().unwrap().recv().unwrap();
         Ok::<_, String>(of("", "late"))
-    }));
+    });
     for _ in 0..3 {
         let began = Instant::now();
         let fault = provider
@@ -50,13 +49,11 @@ fn a_blocked_provider_has_one_thread_and_serves_later_calls() {
         assert!(matches!(&fault, CallError::NotSent(_)), "{fault:?}");
         assert!(fault.reason().contains("has not answered in time"));
     }
-    let waiting = {
-        let provider = Arc::clone(&provider);
-        thread::spawn(move || provider.get(soon()).unwrap().password)
-    };
-    thread::sleep(Duration::from_millis(50));
+    // The two halves of `get`, so that the provider answers after the later call has begun.
+    let (number, _) = provider.calls.start(&(), soon(), || panic!("a second call"));
     go_on.send(()).unwrap();
-    assert_eq!(waiting.join().unwrap(), "late");
+    let late = provider.calls.wait(&(), number, soon()).unwrap().unwrap();
+    assert_eq!(late.password, "late");
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
