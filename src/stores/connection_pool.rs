@@ -127,26 +127,24 @@ impl<C: Send + 'static> Slots<C> {
         self.get(|| Duration::ZERO)
     }
 
-    pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
-        let pool = self.pool().ok()?;
-        // Slots that do not match stay borrowed until the search ends.
-        let mut others = Vec::new();
+    /// Borrows an idle slot with a connection. If there is none, returns whether callers other than this one, which has
+    /// borrowed `own` slots, may return a connection later.
+    pub(crate) fn idle_connected(&self, own: usize) -> Result<Slot<C>, bool> {
+        let pool = self.pool().map_err(|_| false)?;
+        // The empty slots stay borrowed until the search ends.
+        let mut empty = Vec::new();
         while let Some(slot) = pool.try_get() {
-            if is_such(&slot) {
-                return Some(slot);
+            if slot.is_some() {
+                return Ok(slot);
             }
-            others.push(slot);
+            empty.push(slot);
         }
-        None
+        // A slot that was returned since the last `try_get` counts, too.
+        Err(pool.state().connections as usize > own + empty.len())
     }
 
     fn state(&self) -> Option<r2d2::State> {
         self.pool.lock().as_ref().map(r2d2::Pool::state)
-    }
-
-    pub(crate) fn in_use(&self) -> u32 {
-        let used = |it: r2d2::State| it.connections.saturating_sub(it.idle_connections);
-        self.state().map_or(0, used)
     }
 
     pub(crate) fn idle(&self) -> u32 {

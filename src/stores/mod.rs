@@ -30,18 +30,17 @@ const LIMIT_POLL: Duration = Duration::from_millis(1);
 /// `maxclients` or open files, waits until another thread returns a connection. The caller has borrowed `own` slots.
 pub(crate) fn borrow_connected<C: Send + 'static>(
     slots: &Slots<C>,
-    own: u32,
+    own: usize,
     is_at_limit: bool,
     deadline: Instant,
 ) -> Option<Slot<C>> {
     let until = time::now() + patience(deadline);
     loop {
-        let connected = slots.idle_where(Option::is_some);
-        let waits = is_at_limit && slots.in_use() > own && time::now() < until;
-        if connected.is_some() || !waits {
-            return connected;
+        match slots.idle_connected(own) {
+            Ok(slot) => return Some(slot),
+            Err(true) if is_at_limit && time::now() < until => sync::sleep(LIMIT_POLL),
+            Err(_) => return None,
         }
-        sync::sleep(LIMIT_POLL);
     }
 }
 

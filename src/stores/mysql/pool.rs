@@ -76,7 +76,7 @@ impl Pools {
             match Connection::connect(&self.address, deadline, Duration::ZERO) {
                 Ok(connection) => *slot = Some(connection),
                 Err(error) => {
-                    let own = u32::from(request != Request::Renewal);
+                    let own = usize::from(request != Request::Renewal);
                     let is_full = error.is_at_limit();
                     let other = borrow_connected(&self.statements, own, is_full, deadline);
                     slot = other.ok_or(error)?;

@@ -53,18 +53,12 @@ pub(super) struct SentRequest<'a, T> {
 struct Connecting<'a> {
     index: usize,
     want: ConnectWait<'a>,
-    /// The number of connections that were made for this request but could not be used.
-    tries: u32,
 }
 
 struct Busy {
     index: usize,
-    tries: u32,
     connections: u32,
 }
-
-/// A request gives up after this number of new connections, if other calls took them or the server closed them.
-const MOST_TRIES: u32 = 64;
 
 /// How often a wait for replies checks whether a connection has become ready.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -117,15 +111,15 @@ impl Quorum {
             out_of_reach: Vec::new(),
         };
         for index in nodes {
-            fan_out.ask(index, 0);
+            fan_out.ask(index, true);
         }
         fan_out
     }
 }
 
 impl<'a, T> FanOut<'a, T> {
-    /// Returns false if the node has no connection for the request now.
-    pub(super) fn ask(&mut self, index: usize, tries: u32) -> bool {
+    /// Returns false if the node has no connection for the request now. If `may_wait`, the request then waits for one.
+    fn ask(&mut self, index: usize, may_wait: bool) -> bool {
         let Some(node) = self.quorum.nodes.get(index) else {
             return false;
         };
@@ -141,22 +135,17 @@ impl<'a, T> FanOut<'a, T> {
                 });
             }
             Pending::Busy(connections) => {
-                let busy = Busy {
-                    index,
-                    tries,
-                    connections,
-                };
-                self.busy.extend((tries < MOST_TRIES).then_some(busy));
+                let busy = Busy { index, connections };
+                self.busy.extend(may_wait.then_some(busy));
                 return false;
             }
             Pending::NotConnected => {
-                if tries < MOST_TRIES {
-                    let want = node.connect_aside(self.purpose);
-                    self.connecting.push(Connecting { index, want, tries });
-                } else {
-                    let reason = "every new connection was taken by another request or closed";
-                    self.out_of_reach.push((index, node.unreachable(reason)));
-                }
+                // Also if another call took the connection that was made for this request.
+                let connecting = || Connecting {
+                    index,
+                    want: node.connect_aside(self.purpose),
+                };
+                self.connecting.extend(may_wait.then(connecting));
                 return false;
             }
         }
@@ -295,18 +284,18 @@ impl<'a, T> FanOut<'a, T> {
             let Some(end) = end else {
                 continue;
             };
-            let Connecting { index, tries, .. } = self.connecting.swap_remove(at);
+            let Connecting { index, .. } = self.connecting.swap_remove(at);
             match end {
                 Linked::NoVote(reason) if self.purpose != Purpose::Request => {
                     let error = self.quorum.unavailable(index, &reason.to_string());
                     self.ready.push((index, Err(error)));
                 }
                 Linked::Ready | Linked::NoVote(_) => {
-                    self.ask(index, tries + 1);
+                    self.ask(index, true);
                 }
                 Linked::Failed(error) if !error.may_pass() => {
                     // The server may have refused a set-up command of the connection, and still permit this request.
-                    let was_sent = self.ask(index, MOST_TRIES);
+                    let was_sent = self.ask(index, false);
                     let failed = (!was_sent).then_some((index, Err(error)));
                     self.ready.extend(failed);
                 }
@@ -319,8 +308,8 @@ impl<'a, T> FanOut<'a, T> {
         if time::now() >= self.free_by {
             return self.give_up_busy();
         }
-        for Busy { index, tries, .. } in std::mem::take(&mut self.busy) {
-            self.ask(index, tries);
+        for Busy { index, .. } in std::mem::take(&mut self.busy) {
+            self.ask(index, true);
         }
     }
 

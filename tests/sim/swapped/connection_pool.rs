@@ -77,18 +77,15 @@ impl<C: Send + 'static> Slots<C> {
         self.get(|| Duration::ZERO)
     }
 
-    pub(crate) fn idle_where(&self, is_such: fn(&Option<C>) -> bool) -> Option<Slot<C>> {
+    pub(crate) fn idle_connected(&self, own: usize) -> Result<Slot<C>, bool> {
         let pool = Arc::clone(&*self.pool.lock());
         let mut state = pool.state.lock();
-        let at = state.1.iter().rposition(is_such)?;
+        let Some(at) = state.1.iter().rposition(Option::is_some) else {
+            return Err(state.0 as usize > own + state.1.len());
+        };
         let content = state.1.remove(at);
         drop(state);
-        Some(Slot { content, pool })
-    }
-
-    pub(crate) fn in_use(&self) -> u32 {
-        let size = self.pool.lock().state.lock().0;
-        size.saturating_sub(self.idle())
+        Ok(Slot { content, pool })
     }
 
     pub(crate) fn idle(&self) -> u32 {

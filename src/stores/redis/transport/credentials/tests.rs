@@ -50,7 +50,9 @@ fn a_blocked_provider_has_one_thread_and_serves_later_calls() {
         assert!(fault.reason().contains("has not answered in time"));
     }
     // The two halves of `get`, so that the provider answers after the later call has begun.
-    let (number, _) = provider.calls.start(&(), soon(), || panic!("a second call"));
+    let (number, _) = provider
+        .calls
+        .start(&(), soon(), || panic!("a second call"));
     go_on.send(()).unwrap();
     let late = provider.calls.wait(&(), number, soon()).unwrap().unwrap();
     assert_eq!(late.password, "late");
