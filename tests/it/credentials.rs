@@ -124,7 +124,7 @@ fn a_provider_that_fails_or_hangs_harms_no_hold() {
     let provider = move || match told.load(Ordering::Relaxed) {
         0 => Ok(("app", "right")),
         1 => Err("the store is closed"),
-        2 => panic!("as planned"),
+        2 => std::panic::resume_unwind(Box::new("as planned")),
         _ => {
             counted.fetch_add(1, Ordering::Relaxed);
             while told.load(Ordering::Relaxed) == 3 {

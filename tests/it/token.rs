@@ -181,6 +181,6 @@ fn threads_of_a_client_hand_it_off_without_a_pause() {
         let threads = [(); 8].map(|()| scope.spawn(acquire));
         threads.into_iter().map(|it| it.join().unwrap()).sum()
     });
-    // With a pause for pollers after each four hand-offs, there would be about 60.
-    assert!(count > 300, "{count}");
+    // With a pause for pollers after each four hand-offs, there would be at most about 60.
+    assert!(count > 100, "{count}");
 }

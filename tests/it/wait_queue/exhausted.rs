@@ -4,10 +4,10 @@ use redlatch::{Redlock, Result};
 
 use super::*;
 
-const WAIT: Duration = ms(1000);
+const WAIT: Duration = ms(2000);
 
 /// So many threads that threads with a connection are refused, and many threads get no connection.
-const THREADS: usize = 200;
+const THREADS: usize = 300;
 
 type Make = fn(&Client) -> Lock;
 
