@@ -87,7 +87,9 @@ impl Quorum {
     ) -> FanOut<'a, T> {
         let begun = time::now();
         let timeout = self.node_timeout(lease);
-        let soon = deadline.min(begun + timeout);
+        // A request sent later would get no reply in time, and its connection would be closed.
+        let last = begun + patience(deadline);
+        let soon = last.min(begun + timeout);
         let mut fan_out = FanOut {
             quorum: self,
             send: Box::new(send),
@@ -96,7 +98,7 @@ impl Quorum {
             deadline,
             soon,
             // A grant that arrives after half of the lease leaves too little validity.
-            connected_by: deadline.min(begun + lease / 2).max(soon),
+            connected_by: last.min(begun + lease / 2).max(soon),
             free_by: begun + patience(soon),
             is_needed: true,
             first_sent: BootInstant::now(),

@@ -14,7 +14,7 @@ use crate::stores::quorum::node::{Pending, Purpose};
 use crate::stores::quorum::quarantine::{NodeHandle, Quarantined};
 use crate::stores::redis::calls::{Acquire, ForceRelease, Inspect, Release, ReleaseLevel, Resolve};
 use crate::stores::redis::topology::Topology;
-use crate::stores::redis::transport::{NotReady, Pool};
+use crate::stores::redis::transport::{Connection, NotReady, Pool};
 use crate::stores::redis::voting::vote_of;
 use crate::stores::redis::{Redis, server};
 
@@ -82,7 +82,12 @@ impl RedisNode {
     ) -> Result<Result<(), Quarantined>> {
         let pool = self.pool_for(purpose);
         pool.slots.reopen();
-        let vote = pool.with(deadline, |connection| vote_of(connection, handle, deadline));
+        let vote = |connection: &mut Connection| vote_of(connection, handle, deadline);
+        // If no further connection can be made, renewals share the connections of requests.
+        let vote = pool.with(deadline, vote).or_else(|fault| match purpose {
+            Purpose::Renewal if fault.is_unsent() => self.server.pool.with(deadline, vote),
+            _ => Err(fault),
+        });
         vote.map(|vote| vote.map(drop))
             .map_err(|fault| self.error_about(self.server.name(), &"".into(), &[], fault))
     }

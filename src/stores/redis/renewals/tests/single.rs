@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::thread;
+
 use super::*;
+use crate::stores::quorum::node::Purpose;
+use crate::stores::quorum::quarantine::Membership;
 
 #[test]
 fn the_reply_lists_claims_that_were_not_renewed() {
@@ -113,4 +117,22 @@ fn a_renewal_counts_if_enough_replicas_acknowledge() {
     let mut patience = (1..10).map(|it| it * 50);
     let told = patience.find_map(|ms| replicated(Says::nothing(), within(ms)));
     assert_eq!(told.unwrap(), "WAIT for 2 replicas got no reply in time");
+}
+
+#[test]
+fn a_quorum_at_maxclients_renews_on_a_connection_of_requests() {
+    let server = StubServer::start(|_| None);
+    let node = server.store().as_node().unwrap();
+    let membership = Arc::new(Membership::new(1, Duration::from_secs(10), true));
+    let handle = NodeHandle::new(&membership, 0, false);
+    let connect = |purpose| node.connect(&handle, purpose, soon());
+    connect(Purpose::Request).unwrap().unwrap();
+    let in_use = node.server.pool.borrow(soon()).unwrap();
+    server.answer(|_| Some(Says::error("max number of clients reached")));
+    thread::scope(|scope| {
+        let renewal = scope.spawn(|| connect(Purpose::Renewal));
+        thread::sleep(Duration::from_millis(100));
+        node.server.pool.give_back(in_use, &Ok(()));
+        renewal.join().unwrap().unwrap().unwrap();
+    });
 }
