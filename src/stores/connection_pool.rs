@@ -127,8 +127,8 @@ impl<C: Send + 'static> Slots<C> {
         self.get(|| Duration::ZERO)
     }
 
-    /// Borrows an idle slot with a connection. If there is none, returns whether callers other than this one, which has
-    /// borrowed `own` slots, may return a connection later.
+    /// Borrows an idle slot with a connection. If there is none, the error is true if other callers may return a connection
+    /// later. This caller has borrowed `own` slots.
     pub(crate) fn idle_connected(&self, own: usize) -> Result<Slot<C>, bool> {
         let pool = self.pool().map_err(|_| false)?;
         // The empty slots stay borrowed until the search ends.
@@ -139,7 +139,7 @@ impl<C: Send + 'static> Slots<C> {
             }
             empty.push(slot);
         }
-        // A slot that was returned since the last `try_get` counts, too.
+        // This also counts slots that were returned after the last `try_get`.
         Err(pool.state().connections as usize > own + empty.len())
     }
 
