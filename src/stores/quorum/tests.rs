@@ -16,7 +16,7 @@ use crate::store::{Granted, Outcome};
 const LEASE: Duration = Duration::from_secs(10);
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(2)
+    Instant::now() + Duration::from_secs(20)
 }
 
 fn claim(visitor: &str, count: u32) -> Claim {
@@ -41,7 +41,7 @@ fn lock() -> LockId {
 
 fn settings() -> Settings {
     Settings {
-        node_timeout: Some(Duration::from_millis(500)),
+        node_timeout: Some(Duration::from_secs(5)),
         max_lease: LEASE,
         max_extensions: None,
         trusts_new_nodes: true,
