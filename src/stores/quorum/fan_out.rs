@@ -142,7 +142,7 @@ impl<'a, T> FanOut<'a, T> {
                 return false;
             }
             Pending::NotConnected => {
-                // Also if another call took the connection that was made for this request.
+                // Another call may have taken the connection that was made for this request.
                 let connecting = || Connecting {
                     index,
                     want: node.connect_aside(self.purpose),
