@@ -132,19 +132,16 @@ fn holds_taken_at_maxclients_are_renewed() {
 }
 
 #[test]
+#[ignore = "fails if the machine stands still for 400 ms: make test-all"]
 fn a_quorum_at_maxclients_keeps_its_last_connections() {
-    let is_kept = || {
-        let servers = [(); 3].map(|()| RedisServer::start());
-        let clients = servers.each_ref();
-        let clients = clients.map(|server| quick().open(&server.url()).unwrap());
-        let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
-        let redlock = redlock.node_timeout(ms(400)).build().unwrap();
-        let _full = servers.each_ref().map(fill);
-        let guard = redlock.lock("held").guard().unwrap();
-        // With so many threads for one connection, some calls fail.
-        work_but(|_| {}, 100, ms(3000), |name| redlock.lock(name));
-        guard.unlock().is_ok()
-    };
-    // If the machine stands still for 400 ms, the connections are closed.
-    assert!((0..3).any(|_| is_kept()));
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let clients = servers.each_ref();
+    let clients = clients.map(|server| quick().open(&server.url()).unwrap());
+    let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
+    let redlock = redlock.node_timeout(ms(400)).build().unwrap();
+    let _full = servers.each_ref().map(fill);
+    let guard = redlock.lock("held").guard().unwrap();
+    // With so many threads for one connection, some calls fail.
+    work_but(|_| {}, 200, ms(5000), |name| redlock.lock(name));
+    guard.unlock().unwrap();
 }
