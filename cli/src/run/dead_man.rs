@@ -67,6 +67,7 @@ pub(super) struct Switch {
     pipe: ChildStdin,
     /// Whether the exit of the switch is no error, or was already reported.
     is_gone: Cell<bool>,
+    deadline: Cell<Duration>,
 }
 
 impl Switch {
@@ -95,18 +96,22 @@ impl Switch {
         Ok(Switch {
             pipe,
             is_gone: Cell::new(false),
+            deadline: Cell::new(Duration::MAX),
         })
     }
 
     /// `valid_until`, the end of the lock's validity, applies if redlatch dies.
     pub(super) fn arm(&self, pid: Pid, deadline: Duration, valid_until: Duration) {
+        self.deadline.set(deadline);
         let pid = u64::from(pid.as_raw_nonzero().get().unsigned_abs());
         // This is a single write, so the switch never has a process id without a deadline.
         self.send(&[pid, nanos(valid_until) | VALID, nanos(deadline)]);
     }
 
-    pub(super) fn set_deadline(&self, deadline: Duration) {
+    /// Returns whether the previous deadline was still ahead. If not, the switch may have killed the command.
+    pub(super) fn set_deadline(&self, deadline: Duration) -> bool {
         self.send(&[nanos(deadline)]);
+        now() < self.deadline.replace(deadline)
     }
 
     pub(super) fn set_valid_until(&self, time: Duration) {

@@ -165,8 +165,9 @@ impl Process {
         true
     }
 
-    pub(super) fn set_deadline(&self, until: Duration) {
-        self.switch.set_deadline(until);
+    /// Returns whether the previous deadline was still ahead. If not, the switch may have killed the command.
+    pub(super) fn set_deadline(&self, until: Duration) -> bool {
+        self.switch.set_deadline(until)
     }
 
     pub(super) fn set_valid_until(&self, time: Duration) {

@@ -202,7 +202,12 @@ impl Supervisor<'_> {
             } else {
                 limits.unsupervised(left)
             };
-            self.process.set_deadline(read.saturating_add(time));
+            let is_in_time = self.process.set_deadline(read.saturating_add(time));
+            if !is_in_time && self.lost.is_none() {
+                self.lost =
+                    Some("redlatch was stopped until the lease was about to end".to_owned());
+                self.kill();
+            }
         }
         if limits.on_lost == OnLost::Warn {
             let time = if self.is_loss_reported {

@@ -4,7 +4,7 @@ use rustix::process::{WaitId, WaitIdOptions, getpgid, waitid};
 
 use super::*;
 
-/// Stops redlatch before the first write to its switch that matches CONDITION.
+/// Stops redlatch before the first write to its switch that matches CONDITION. The writer is the last thread to continue.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ ssize_t write(int file, const void *bytes, size_t length) {
     uint64_t first = 0;
     if (length >= 8) memcpy(&first, bytes, sizeof first);
     static int stops = 1;
-    if (stops && (CONDITION)) stops = 0, raise(SIGSTOP);
+    if (stops && (CONDITION)) stops = 0, raise(SIGSTOP), usleep(300000);
     ssize_t (*next)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write");
     return next(file, bytes, length);
 }
@@ -25,6 +25,8 @@ ssize_t write(int file, const void *bytes, size_t length) {
 
 /// A C condition: the write that arms the switch.
 const ARMS_SWITCH: &str = "length == 24 && first != 0 && first < (1 << 24)";
+/// A C condition: the write of a deadline.
+const SETS_DEADLINE: &str = "length == 8 && first > 1 && first >> 63 == 0";
 /// A C condition: the write that reports the end of the command.
 const REPORTS_END: &str = "length == 8 && first < 2";
 
@@ -74,6 +76,24 @@ fn no_command_starts_before_its_switch_is_armed() {
     kill_process(pid_of(&child), Signal::CONT).unwrap();
     ends_with(&child.wait_with_output().unwrap(), 121);
     assert!(!ran.exists(), "the command ran without a lock");
+}
+
+/// The lock is renewed in time, but too late for the command.
+#[test]
+fn a_command_that_the_switch_has_killed_lost_its_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = RedisServer::start();
+    let args = "--lease 12s demo -- sh -c"
+        .split(' ')
+        .chain(["echo $$; exec sleep 1000"]);
+    let args: Vec<_> = args.collect();
+    let mut child = stopped_before(SETS_DEADLINE, &server, folder.path(), &args);
+    let command = command_pid(&mut child);
+    eventually(SLACK, "the switch has killed the command", || {
+        !is_alive(command)
+    });
+    kill_process(pid_of(&child), Signal::CONT).unwrap();
+    ends_with(&child.wait_with_output().unwrap(), 121);
 }
 
 /// The id of a process cannot be reused before the process is reaped.
