@@ -581,5 +581,5 @@ fn the_query_for_the_missing_right_ends_with_the_wait() {
     let (took, outcome) = timed(|| lock.try_lock_for(ms(10)));
     fails(outcome, Class::Permission);
     assert!(question.hits() > 0, "it was asked");
-    assert!(took < ms(10 + 250 + 100), "{took:?}");
+    assert!(took < ms(2000), "{took:?}");
 }

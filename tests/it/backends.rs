@@ -220,7 +220,7 @@ impl Backend {
         let builder = Redlock::builder()
             .nodes(nodes.map(|url| Client::open(&url).unwrap()))
             // A busy machine must not count as a silent node.
-            .node_timeout(ms(500))
+            .node_timeout(ms(5000))
             // The longest lease of other locks.
             .max_lease(Duration::from_secs(365 * 24 * 60 * 60))
             .watchdog_timeout(settings.watchdog_timeout.unwrap_or(Duration::from_secs(30)))

@@ -15,7 +15,7 @@ use crate::support::{End, Fault, Monitor, RedisServer, eventually, ms, scripts};
 pub(crate) const SLACK: Duration = ms(2500);
 
 /// The command timeout of these tests.
-pub(crate) const TIMEOUT: Duration = ms(500);
+pub(crate) const TIMEOUT: Duration = ms(1000);
 
 /// The password that must not be shown.
 pub(crate) const CANARY: &str = "canary-7f3a";
@@ -85,7 +85,7 @@ pub(crate) fn quick() -> Builder {
     Client::builder()
         .command_timeout(TIMEOUT)
         .connect_timeout(TIMEOUT)
-        .outage_timeout(ms(800))
+        .outage_timeout(ms(1500))
 }
 
 /// O8: the classes of errors that a caller can distinguish.

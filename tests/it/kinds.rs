@@ -59,7 +59,7 @@ fn redlock(server: &RedisServer) -> Lock {
     let redlock = Redlock::builder()
         .nodes([Client::open(&server.url()).unwrap()])
         .watchdog_timeout(LEASE)
-        .node_timeout(ms(500))
+        .node_timeout(ms(5000))
         .trust_new_nodes();
     redlock.build().unwrap().lock("quorum")
 }

@@ -269,7 +269,8 @@ fn a_force_unlock_that_frees_only_some_members_is_unknown() {
 
 #[test]
 fn philosophers_all_eat_and_never_share_a_fork() {
-    let client = Client::in_memory();
+    let builder = Client::builder().command_timeout(ms(20_000));
+    let client = builder.in_memory().unwrap();
     let locks: Vec<Lock> = (0..5)
         .map(|at| client.lock(&format!("fork:{at}")))
         .collect();
@@ -282,7 +283,7 @@ fn philosophers_eat_from_several_servers_and_kinds() {
     let redlock = Redlock::builder()
         .nodes(servers.iter().map(client))
         .trust_new_nodes()
-        .node_timeout(ms(500))
+        .node_timeout(ms(5000))
         .build()
         .unwrap();
     let locks = [

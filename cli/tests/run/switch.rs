@@ -200,7 +200,7 @@ fn orphans_of_the_command_are_reaped() {
 #[test]
 fn a_stopped_switch_kills_no_command_with_a_valid_lock() {
     let server = RedisServer::start();
-    let args = ["--lease", "3s", "demo", "--", "sh", "-c"];
+    let args = ["--lease", "6s", "demo", "--", "sh", "-c"];
     let script = "echo $$; until [ -e go ]; do sleep 0.05; done";
     let folder = tempfile::tempdir().unwrap();
     let mut command = run_at(&server.url(), &[&args[..], &[script]].concat());
@@ -208,7 +208,7 @@ fn a_stopped_switch_kills_no_command_with_a_valid_lock() {
     let command = command_pid(&mut child);
     let switch = switch_of(&child).unwrap();
     kill_process(switch, Signal::STOP).unwrap();
-    thread::sleep(ms(4500));
+    thread::sleep(ms(9000));
     for signal in [Signal::TERM, Signal::USR1, Signal::CONT] {
         kill_process(switch, signal).unwrap();
     }

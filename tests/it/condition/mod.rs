@@ -149,10 +149,10 @@ fn the_lock_is_held_again_in_every_outcome_with_its_count(backend: &Backend) {
         lock.unlock().unwrap();
         assert_eq!(next(&woken), 1);
         // Its timeout ends while another thread holds the lock.
-        let waits = |it: &Condition| assert!(!it.wait_for(ms(200)).unwrap());
+        let waits = |it: &Condition| assert!(!it.wait_for(ms(1500)).unwrap());
         start(scope, pair, 2, &sender, 2, waits);
         lock.lock().unwrap();
-        thread::sleep(ms(400));
+        thread::sleep(ms(2000));
         assert!(woken.try_recv().is_err(), "the lock is held");
         lock.unlock().unwrap();
         assert_eq!(next(&woken), 2);

@@ -98,8 +98,8 @@ fn a_short_lease_is_kept_at_a_distant_server() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.addr());
     proxy.next(FOR_EVER, None, Fault::DelayReply(ms(130)));
-    let guard = renewed_for(&proxy, ms(1000)).guard().unwrap();
-    let lost = guard.lost().recv_timeout(ms(2500));
+    let guard = renewed_for(&proxy, ms(2000)).guard().unwrap();
+    let lost = guard.lost().recv_timeout(ms(5000));
     assert_eq!(lost, Err(redlatch::NoLoss::NotYet));
     guard.unlock().unwrap();
 }

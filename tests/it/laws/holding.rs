@@ -217,7 +217,7 @@ pub(super) fn run_unlocks_on_return_error_and_panic(backend: &Backend) {
 pub(super) fn try_run_for_gives_up(backend: &Backend) {
     let lock = backend.client().lock("orders");
     let other = backend.client().lock("orders");
-    assert_eq!(lock.try_run_for(ms(10), |_| 1).unwrap(), Some(1));
+    assert_eq!(lock.try_run_for(SLACK, |_| 1).unwrap(), Some(1));
     lock.lock().unwrap();
     assert_eq!(other.try_run_for(ms(100), |_| 1).unwrap(), None);
     let error = backend

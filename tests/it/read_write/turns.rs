@@ -75,8 +75,8 @@ fn a_reader_leaves_the_lock_to_a_waiting_writer(backend: &Backend) {
     let both = locks(backend);
     let reading = both[0].read().guard().unwrap();
     thread::scope(|scope| {
-        let waits = scope.spawn(|| both[1].write().try_lock_for(ms(900)).unwrap());
-        thread::sleep(ms(300));
+        let waits = scope.spawn(|| both[1].write().try_lock_for(ms(3000)).unwrap());
+        thread::sleep(ms(1000));
         for lock in &both {
             assert!(!is_free(&lock.read()), "it is the writer's turn");
             assert!(is_free(&lock.prefer_readers().read()), "whoever waits");

@@ -60,7 +60,7 @@ fn a_wait_gets_the_lock_after_all_connections_were_cut() {
         let lock = redlock.lock("a");
         let start = Instant::now();
         assert!(lock.try_lock_for(SLACK * 4).unwrap());
-        assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+        assert!(start.elapsed() < SLACK * 2, "{:?}", start.elapsed());
         assert!(lock.is_valid());
         lock.unlock().unwrap();
     }

@@ -7,7 +7,7 @@ use redlatch::{Client, Redlock, RedlockBuilder};
 use super::{LONG, NODE_TIMEOUT, SLACK};
 use crate::support::{RedisServer, eventually, ms};
 
-const LEASE: std::time::Duration = ms(1800);
+const LEASE: std::time::Duration = ms(3600);
 
 fn builder(nodes: impl IntoIterator<Item = Client>) -> RedlockBuilder {
     Redlock::builder()

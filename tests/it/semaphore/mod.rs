@@ -93,7 +93,7 @@ fn permits_of_a_dead_holder_return<S: Permitting>(backend: &Backend) {
     );
     assert!(!taken.is_valid());
     assert_eq!(
-        taken.lost().try_recv().unwrap().cause,
+        taken.lost().recv_timeout(SLACK).unwrap().cause,
         LossCause::LeaseEnded
     );
     // A late release adds no permit.

@@ -116,7 +116,7 @@ fn a_slow_reply_ends_at_the_command_timeout() {
     terminator.drip(true);
     let start = Instant::now();
     let error = ends_within(TIMEOUT, || lock.is_locked().unwrap_err());
-    assert!(start.elapsed() >= TIMEOUT - ms(50), "{error}");
+    assert!(start.elapsed() >= TIMEOUT * 3 / 4, "{error}");
     terminator.drip(false);
     assert!(lock.is_locked().unwrap());
     lock.unlock().unwrap();

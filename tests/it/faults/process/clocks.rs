@@ -2,7 +2,9 @@
 
 use super::*;
 
-const PAUSE: Duration = ms(1800);
+const LEASE: Duration = ms(2400);
+
+const PAUSE: Duration = ms(6000);
 
 #[test]
 fn a_process_paused_past_its_lease_loses_the_lock() {
@@ -14,7 +16,7 @@ fn a_process_paused_past_its_lease_loses_the_lock() {
         let mut child = Child::spawn("paused holder", &[("URL", &server.url())]);
         child.expect_line("held", CHILD);
         // In the middle of its renewals.
-        thread::sleep(ms(450 + fastrand::u64(..200)));
+        thread::sleep(LEASE * 3 / 4 + ms(fastrand::u64(..800)));
         child.freeze();
         let frozen = Instant::now();
         assert!(successor.try_lock_for(Duration::from_secs(10)).unwrap());
@@ -27,7 +29,7 @@ fn a_process_paused_past_its_lease_loses_the_lock() {
         assert_eq!(child.expect_line("unlock", CHILD), "unlock Lost");
         assert_eq!(child.expect_line("again", CHILD), "again false");
         // Two renewal periods of the child.
-        thread::sleep(ms(400));
+        thread::sleep(LEASE * 2 / 3);
         let renewals = monitor.lines_containing("\"PEXPIRE\" \"orders\"");
         assert_eq!(renewals, Vec::<String>::new());
         assert!(server.int(&["PTTL", "orders"]) > 30_000);
@@ -42,7 +44,7 @@ pub(super) fn paused_holder() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&told);
     let client = Client::builder()
-        .watchdog_timeout(ms(600))
+        .watchdog_timeout(LEASE)
         .on_lost(move |loss| hook.lock().unwrap().push(loss.cause.clone()))
         .open(&arg("URL"))
         .unwrap();

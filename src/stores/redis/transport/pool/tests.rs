@@ -246,14 +246,14 @@ fn the_first_call_gets_a_slot_at_once() {
 
 #[test]
 fn many_first_calls_connect_within_their_time() {
-    for _ in 0..4 {
+    for _ in 0..2 {
         let scene = Scene::of(2, |_| None);
         let begin = std::sync::Barrier::new(24);
         let call = || {
             begin.wait();
             let begun = Instant::now();
             let outcome = scene.pool.with(within(100), |_| {
-                thread::sleep(Duration::from_millis(700));
+                thread::sleep(Duration::from_millis(2500));
                 Ok(())
             });
             (outcome, begun.elapsed())
@@ -262,7 +262,7 @@ fn many_first_calls_connect_within_their_time() {
             let calls: Vec<_> = (0..24).map(|_| scope.spawn(call)).collect();
             for call in calls {
                 let (outcome, took) = call.join().unwrap();
-                let is_late = took > Duration::from_millis(400);
+                let is_late = took > Duration::from_millis(1500);
                 assert!(outcome.is_ok() || !is_late, "{outcome:?} after {took:?}");
             }
         });
