@@ -80,7 +80,7 @@ fn all_free(servers: &[RedisServer], name: &str) {
 
 #[track_caller]
 fn all_have(servers: &[RedisServer], name: &str) {
-    eventually(SLACK, "all nodes have the key", || {
+    eventually(SLACK * 2, "all nodes have the key", || {
         nodes_with_key(servers, name) == servers.len()
     });
 }
