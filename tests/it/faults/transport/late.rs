@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn a_request_that_waited_in_a_frozen_server_grants_nothing() {
-    let fixture = Fixture::new();
+    // With one slot, the next request uses the connection of the last one.
+    let fixture = Fixture::with(quick().pool_size(1));
     let lock = fixture.warm();
     let monitor = Monitor::start(&fixture.server);
     for round in 0..6 {
