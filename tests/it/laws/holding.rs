@@ -219,7 +219,7 @@ pub(super) fn try_run_for_gives_up(backend: &Backend) {
     let other = backend.client().lock("orders");
     assert_eq!(lock.try_run_for(SLACK, |_| 1).unwrap(), Some(1));
     lock.lock().unwrap();
-    assert_eq!(other.try_run_for(ms(100), |_| 1).unwrap(), None);
+    assert_eq!(other.try_run_for(ms(1000), |_| 1).unwrap(), None);
     let error = backend
         .client()
         .lock("")

@@ -27,7 +27,7 @@ pub(super) fn an_unlocked_lock_is_not_renewed(backend: &Backend) {
     thread::sleep(LEASE / 2);
     lock.unlock().unwrap();
     // Requests in flight arrive.
-    thread::sleep(ms(100));
+    thread::sleep(ms(1000));
     let before = backend.requests();
     thread::sleep(LEASE + ms(200));
     assert_eq!(backend.requests(), before, "there is nothing to renew");

@@ -305,7 +305,7 @@ fn unlocks_in_the_background_keep_pace_at_distant_nodes() {
         .iter()
         .map(|server| Client::open(&delayed_url(server.addr(), ms(10))).unwrap());
     let redlock = Redlock::builder().nodes(clients).trust_new_nodes();
-    let redlock = redlock.build().unwrap();
+    let redlock = redlock.node_timeout(SLACK).build().unwrap();
     unlock_in_background(50, |name| redlock.lock(name));
     // One after the other they would take 10 s.
     redlock.shutdown();

