@@ -278,7 +278,7 @@ fn a_canonical_hold_is_one_string_with_one_token_on_all_nodes() {
 fn a_shutdown_sends_unlocks_also_where_connections_were_cut() {
     for count in [1, 20] {
         let servers = servers(3);
-        let redlock = redlock(&servers);
+        let redlock = builder(&servers).node_timeout(SLACK).build().unwrap();
         let names: Vec<String> = (0..count).map(|at| format!("job:{at}")).collect();
         let guards: Vec<_> = names
             .iter()
