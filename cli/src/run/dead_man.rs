@@ -67,6 +67,7 @@ pub(super) struct Switch {
     pipe: ChildStdin,
     /// Whether the exit of the switch is no error, or was already reported.
     is_gone: Cell<bool>,
+    /// The last deadline that was sent.
     deadline: Cell<Duration>,
 }
 
@@ -108,7 +109,8 @@ impl Switch {
         self.send(&[pid, nanos(valid_until) | VALID, nanos(deadline)]);
     }
 
-    /// Returns whether the previous deadline was still ahead. If not, the switch may have killed the command.
+    /// Returns whether the previous deadline was still ahead. Then the switch gets the new deadline in time, because it
+    /// reads all messages before it acts. Otherwise it may have killed the command.
     pub(super) fn set_deadline(&self, deadline: Duration) -> bool {
         self.send(&[nanos(deadline)]);
         now() < self.deadline.replace(deadline)

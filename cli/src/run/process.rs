@@ -165,7 +165,7 @@ impl Process {
         true
     }
 
-    /// Returns whether the previous deadline was still ahead. If not, the switch may have killed the command.
+    /// See [`Switch::set_deadline`].
     pub(super) fn set_deadline(&self, until: Duration) -> bool {
         self.switch.set_deadline(until)
     }

@@ -115,7 +115,8 @@ fn calls_end_in_time_with_a_dead_majority() {
         let wait = ms(wait);
         let start = Instant::now();
         no_quorum(&lock.try_lock_for(wait).unwrap_err());
-        assert!(start.elapsed() < wait + SLACK, "{:?}", start.elapsed());
+        // Less than the time limit of a connection attempt.
+        assert!(start.elapsed() < wait + ms(900), "{:?}", start.elapsed());
         most = most.max(connecting());
     }
     // Other tests may run in this process, each with a few.

@@ -41,10 +41,10 @@ fn all_are_refused(what: &str, wait: impl Fn() -> Result<bool> + Sync) {
         }
     });
     let others = others.into_inner().unwrap();
-    let is_exhausted = |it: &Result<bool>| matches!(it, Err(Error::Exhausted { .. }));
+    let is_wrong = |it: &Result<bool>| matches!(it, Ok(true) | Err(Error::Exhausted { .. }));
     // On a busy machine, some replies are late.
     assert!(
-        !others.iter().any(is_exhausted) && others.len() < THREADS,
+        !others.iter().any(is_wrong) && others.len() < THREADS,
         "{what}: {} times, such as {:?}",
         others.len(),
         others.first()

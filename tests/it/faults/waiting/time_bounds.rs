@@ -2,15 +2,19 @@
 
 use super::*;
 
-#[test]
-fn the_documented_time_bounds_include_the_round_trip() {
+const COMMAND: Duration = ms(1600);
+
+/// A place (a server, a quorum, a `MultiLock`), and how long `unlock`, a wait of 100 ms and `try_lock` took there.
+type Took = (usize, [Duration; 3]);
+
+/// Calls silent servers.
+fn calls() -> Vec<Took> {
     let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-    let command = ms(1600);
     let clients: Vec<_> = servers
         .iter()
         .map(|one| {
             Client::builder()
-                .command_timeout(command)
+                .command_timeout(COMMAND)
                 .open(&one.url())
                 .unwrap()
         })
@@ -38,7 +42,7 @@ fn the_documented_time_bounds_include_the_round_trip() {
     }
     // Each thread holds a lock and waits for a taken one when all servers fall silent.
     let ready = std::sync::Barrier::new(10);
-    let took: Vec<(usize, [Duration; 3])> = thread::scope(|scope| {
+    let took = thread::scope(|scope| {
         let threads: Vec<_> = (0..9)
             .map(|number| {
                 let (lock, ready, place) = (&lock, &ready, number % 3);
@@ -69,18 +73,21 @@ fn the_documented_time_bounds_include_the_round_trip() {
         threads.into_iter().map(|one| one.join().unwrap()).collect()
     });
     servers.iter().for_each(RedisServer::thaw);
+    took
+}
+
+#[test]
+fn the_documented_time_bounds_include_the_round_trip() {
+    let took: Vec<Took> = (0..3).flat_map(|_| calls()).collect();
     for place in 0..3 {
-        // The minimum counts, with slack for the machine: the bounds are 1.6 s, and 350 ms for the wait.
+        // The minimum counts: the slack of the machine is not part of the bound.
         let quickest = |call: usize| {
             let here = took.iter().filter(|(at, _)| *at == place);
             here.map(|(_, calls)| calls[call]).min().unwrap()
         };
         let [unlock, wait, once] = [0, 1, 2].map(quickest);
-        assert!(
-            unlock < command * 3 / 2,
-            "unlock: {unlock:?} in place {place}"
-        );
-        assert!(wait < ms(1000), "wait: {wait:?} in place {place}");
-        assert!(once < command * 3 / 2, "try: {once:?} in place {place}");
+        assert!(unlock < COMMAND, "unlock: {unlock:?} in place {place}");
+        assert!(wait < ms(100 + 250), "wait: {wait:?} in place {place}");
+        assert!(once < COMMAND, "try: {once:?} in place {place}");
     }
 }

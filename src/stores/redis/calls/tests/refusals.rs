@@ -57,7 +57,7 @@ fn each_error_reply_maps_to_its_error() {
             other => panic!("{text}: {other:?}"),
         }
     };
-    // The client waits for the passing ones to pass.
+    // An error that may pass is retried until the deadline, so all cases run at once.
     thread::scope(|scope| {
         for (text, kind) in cases {
             scope.spawn(move || assert_eq!(inspected(text), kind, "{text}"));
