@@ -578,8 +578,12 @@ fn the_query_for_the_missing_right_ends_with_the_wait() {
         Some(sha(RIGHTS).as_bytes()),
         Fault::SwallowReply(End::Silent),
     );
-    let (took, outcome) = timed(|| lock.try_lock_for(ms(10)));
-    fails(outcome, Class::Permission);
+    let mut quickest = Duration::MAX;
+    for _ in 0..3 {
+        let (took, outcome) = timed(|| lock.try_lock_for(ms(10)));
+        fails(outcome, Class::Permission);
+        quickest = quickest.min(took);
+    }
     assert!(question.hits() > 0, "it was asked");
-    assert!(took < ms(2000), "{took:?}");
+    assert!(quickest < ms(10 + 250 + 100), "{quickest:?}");
 }
